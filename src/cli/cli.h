@@ -1,0 +1,72 @@
+/* What every verb sees of the command line, and how it talks to people. One table per verb lists
+ * its options; parsing, --help, completions and man pages are all made from these tables. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "core/error.h"
+
+/* What a shell should offer after an option or as an operand. */
+enum completion {
+  COMPLETE_NONE,
+  COMPLETE_PATH,
+  COMPLETE_FOLDER,
+  COMPLETE_WORDS,
+  COMPLETE_COMMAND,
+  COMPLETE_SESSION
+};
+
+enum argument { ARGUMENT_NONE, ARGUMENT_REQUIRED, ARGUMENT_OPTIONAL /* only as --name=value */ };
+
+struct option_spec {
+  int id;           /* the verb's own enum */
+  const char *name; /* long name without dashes */
+  char letter;      /* short form, or 0 */
+  enum argument argument;
+  const char *metavar; /* "PATH" in help; NULL without argument */
+  const char *help;    /* one line */
+  enum completion completion;
+  const char *words; /* for COMPLETE_WORDS: "none filtered full" */
+};
+
+struct given_option {
+  const struct option_spec *spec;
+  const char *value; /* NULL if none was given */
+};
+
+struct invocation {
+  const struct verb *verb;
+  struct given_option *options; /* in the order given */
+  size_t option_count;
+  char **operands; /* NULL-terminated; everything after -- or after the first operand of `run` */
+  size_t operand_count;
+};
+
+struct verb {
+  const char *name;
+  const char *synopsis;              /* "[OPTION]... [--] COMMAND [ARGUMENT]..." */
+  const char *summary;               /* one line, for the list of verbs */
+  const char *description;           /* a few sentences, for --help and the man page; may be NULL */
+  const struct option_spec *options; /* ends with a NULL name */
+  bool stop_at_operand;              /* options end at the first operand (run, exec) */
+  enum completion operand_completion;
+  const char *operand_words;
+  int (*run)(const struct invocation *invocation);
+};
+
+extern const struct verb *const verbs[]; /* NULL-terminated */
+
+/* Exit codes that are ours; else the workload's own. */
+enum exit_code {
+  EXIT_CODE_TIMEOUT = 124,
+  EXIT_CODE_FAILURE = 125, /* we failed before the workload ran */
+  EXIT_CODE_CANNOT_EXECUTE = 126,
+  EXIT_CODE_NOT_FOUND = 127,
+};
+
+/* Prints "sandbox: message" and "  fix: hint" on stderr and returns 125. */
+int cli_report(const struct sb_error *error);
+
+/* One warning line on stderr. The caller has escaped what is hostile. */
+void cli_warn(const char *format, ...) __attribute__((format(printf, 1, 2)));

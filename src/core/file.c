@@ -1,0 +1,155 @@
+/* Small file and descriptor helpers; see file.h. */
+#include "core/file.h"
+
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+
+#include "core/alloc.h"
+#include "core/cleanup.h"
+
+int file_read_at(int directory, const char *path, size_t limit, char **ret_data,
+                 size_t *ret_length) {
+  /* O_NONBLOCK: a FIFO planted under a config file's name must not hang us. */
+  _cleanup_close_ int fd = openat(directory, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0)
+    return -errno;
+  struct stat status;
+  if (fstat(fd, &status) < 0)
+    return -errno;
+  if (S_ISDIR(status.st_mode))
+    return -EISDIR;
+  if (status.st_size > 0 && (uintmax_t)status.st_size > limit)
+    return -EFBIG;
+
+  size_t capacity = status.st_size > 0 ? (size_t)status.st_size + 1 : 4096, length = 0;
+  _cleanup_free_ char *data = xmalloc(capacity + 1);
+  for (;;) {
+    if (length == capacity) {
+      capacity *= 2;
+      data = xreallocarray(data, capacity + 1, 1);
+    }
+    ssize_t got = read(fd, data + length, capacity - length);
+    if (got < 0 && errno == EINTR)
+      continue;
+    if (got < 0)
+      return -errno;
+    if (got == 0)
+      break;
+    length += (size_t)got;
+    if (length > limit)
+      return -EFBIG;
+  }
+  data[length] = '\0';
+  *ret_data = steal_pointer(data);
+  if (ret_length)
+    *ret_length = length;
+  return 0;
+}
+
+int file_write_all(int fd, const void *data, size_t length) {
+  const char *at = data;
+  while (length > 0) {
+    ssize_t written = write(fd, at, length);
+    if (written < 0 && errno == EINTR)
+      continue;
+    if (written < 0)
+      return -errno;
+    at += written;
+    length -= (size_t)written;
+  }
+  return 0;
+}
+
+int file_replace_at(int directory, const char *path, const void *data, size_t length, mode_t mode) {
+  _cleanup_free_ char *temporary = xasprintf("%s.%d.tmp", path, (int)getpid());
+  _cleanup_close_ int fd =
+      openat(directory, temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, mode);
+  if (fd < 0)
+    return -errno;
+  int result = file_write_all(fd, data, length);
+  if (result == 0 && fsync(fd) < 0)
+    result = -errno;
+  if (result == 0 && renameat(directory, temporary, directory, path) < 0)
+    result = -errno;
+  if (result < 0)
+    unlinkat(directory, temporary, 0);
+  return result;
+}
+
+int file_make_folders(const char *path, mode_t mode) {
+  if (mkdir(path, mode) == 0 || errno == EEXIST)
+    return 0;
+  if (errno != ENOENT)
+    return -errno;
+
+  _cleanup_free_ char *partial = xstrdup(path);
+  for (char *slash = strchr(partial + 1, '/');; slash = strchr(slash + 1, '/')) {
+    if (slash)
+      *slash = '\0';
+    if (mkdir(partial, mode) < 0 && errno != EEXIST)
+      return -errno;
+    if (!slash)
+      return 0;
+    *slash = '/';
+  }
+}
+
+int fd_send(int socket, int fd, const void *payload, size_t length) {
+  union {
+    char bytes[CMSG_SPACE(sizeof(int))];
+    struct cmsghdr align;
+  } control = {0};
+  struct iovec part = {.iov_base = (void *)payload, .iov_len = length};
+  struct msghdr message = {.msg_iov = &part,
+                           .msg_iovlen = 1,
+                           .msg_control = control.bytes,
+                           .msg_controllen = sizeof control.bytes};
+  struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+  header->cmsg_level = SOL_SOCKET;
+  header->cmsg_type = SCM_RIGHTS;
+  header->cmsg_len = CMSG_LEN(sizeof(int));
+  memcpy(CMSG_DATA(header), &fd, sizeof fd);
+  ssize_t sent;
+  do
+    sent = sendmsg(socket, &message, MSG_NOSIGNAL);
+  while (sent < 0 && errno == EINTR);
+  return sent < 0 ? -errno : 0;
+}
+
+ssize_t fd_receive(int socket, int *ret_fd, void *payload, size_t capacity) {
+  union {
+    char bytes[CMSG_SPACE(sizeof(int))];
+    struct cmsghdr align;
+  } control;
+  struct iovec part = {.iov_base = payload, .iov_len = capacity};
+  struct msghdr message = {.msg_iov = &part,
+                           .msg_iovlen = 1,
+                           .msg_control = control.bytes,
+                           .msg_controllen = sizeof control.bytes};
+  ssize_t received;
+  do
+    received = recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
+  while (received < 0 && errno == EINTR);
+  if (received < 0)
+    return -errno;
+
+  *ret_fd = -1;
+  struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+  if (header && header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS &&
+      header->cmsg_len == CMSG_LEN(sizeof(int)))
+    memcpy(ret_fd, CMSG_DATA(header), sizeof *ret_fd);
+  return received;
+}
+
+int file_resolve(const char *path, char **ret_path) {
+  char *resolved = realpath(path, NULL);
+  if (!resolved)
+    return -errno;
+  *ret_path = resolved;
+  return 0;
+}

@@ -1,0 +1,31 @@
+/* Small file and descriptor helpers. Every descriptor is O_CLOEXEC from birth. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/types.h>
+
+#include "core/error.h"
+
+/* Reads a whole file of at most `limit` bytes, relative to a directory (AT_FDCWD for the cwd).
+ * Returns 0, or a negative errno (-EFBIG if larger); *ret_data is NUL-terminated. */
+int file_read_at(int directory, const char *path, size_t limit, char **ret_data,
+                 size_t *ret_length);
+
+/* Writes everything, restarting after short writes and EINTR. Returns 0 or a negative errno. */
+int file_write_all(int fd, const void *data, size_t length);
+
+/* Replaces a file atomically: temporary name, fsync, rename. Returns 0 or a negative errno. */
+int file_replace_at(int directory, const char *path, const void *data, size_t length, mode_t mode);
+
+/* mkdir -p with the given mode for every folder that is made. Returns 0 or a negative errno. */
+int file_make_folders(const char *path, mode_t mode);
+
+/* Passes one descriptor and a small payload over a UNIX socket. 0 or a negative errno. */
+int fd_send(int socket, int fd, const void *payload, size_t length);
+
+/* Receives them; *ret_fd is -1 if none came. Returns the payload's length or a negative errno. */
+ssize_t fd_receive(int socket, int *ret_fd, void *payload, size_t capacity);
+
+/* Resolves a path to the canonical name of an existing object; negative errno on failure. */
+int file_resolve(const char *path, char **ret_path);

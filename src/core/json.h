@@ -1,0 +1,19 @@
+/* The few things every JSON producer here needs on top of Jansson. */
+#pragma once
+
+#include <jansson.h>
+
+/* Sets key to the string, or to null for NULL. A byte string that is not UTF-8 is escaped. */
+void json_set_string(json_t *object, const char *key, const char *string);
+
+/* Sets key (escaped if not UTF-8) and key_b64 (always exact), so every path round-trips. */
+void json_set_path(json_t *object, const char *key, const char *path);
+
+/* An array of strings, each as json_set_string would set it. */
+json_t *json_string_array(char *const *items, size_t count);
+
+/* One line of compact JSON, newline included, as a new string. */
+char *json_line(const json_t *value);
+
+/* Base64 of any bytes, as a new string. */
+char *base64_encode(const void *bytes, size_t length);

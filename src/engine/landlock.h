@@ -1,0 +1,37 @@
+/* Landlock, with the newest ABI the running kernel has. It is the second wall behind the mount
+ * view: it restricts writes, devices, abstract sockets and signals; reads are the mounts' job. */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* The ABI of the running kernel, 0 if there is none. */
+int landlock_abi(void);
+
+struct landlock_rule {
+  const char *path; /* in the workload's view, opened in the child */
+  uint64_t access;
+};
+
+struct landlock_plan {
+  int abi;
+  uint64_t handled_fs, scoped;
+  struct landlock_rule *rules;
+  size_t rule_count, rule_capacity;
+};
+
+/* What a path may be used for; landlock_allow turns it into rights that the ABI knows. */
+enum landlock_use {
+  LANDLOCK_USE_WRITE,  /* create, write, truncate, rename, remove */
+  LANDLOCK_USE_DEVICE, /* write and ioctl on device files: /dev, ttys */
+};
+
+/* Starts a plan for the given ABI (0: an empty plan that landlock_apply ignores). */
+struct landlock_plan landlock_plan_new(int abi);
+void landlock_allow(struct landlock_plan *plan, const char *path, enum landlock_use use);
+void landlock_plan_clear(struct landlock_plan *plan);
+
+/* Restricts the calling thread (no_new_privs must be set). Allocates nothing: safe between clone
+ * and exec. A rule path that does not exist is skipped. Returns 0 or a negative errno, and then
+ * *ret_failed is the path that failed or NULL. */
+int landlock_apply(const struct landlock_plan *plan, const char **ret_failed);

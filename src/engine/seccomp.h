@@ -1,0 +1,18 @@
+/* The system call filter of the workload. Programs are made at build time from syscalls.def by
+ * tools/genfilter.c through libseccomp; at run time this is a table look-up and one call. */
+#pragma once
+
+#include <linux/filter.h>
+#include <stdbool.h>
+
+struct seccomp_variant {
+  bool debug;      /* ptrace and process_vm_* allowed */
+  bool containers; /* user namespaces and mounts allowed (nested containers) */
+};
+
+/* The program for this machine's architecture. Never NULL. */
+const struct sock_fprog *seccomp_program(struct seccomp_variant variant);
+
+/* Installs it for good in the calling thread (no_new_privs must be set). Raw system calls only:
+ * safe between clone and exec. Returns 0 or a negative errno. */
+int seccomp_install(const struct sock_fprog *program);

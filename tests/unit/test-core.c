@@ -1,0 +1,152 @@
+/* Pure core: escaping, paths, texts, lists, base64. */
+#include "unit.h"
+
+#include "core/alloc.h"
+#include "core/cleanup.h"
+#include "core/error.h"
+#include "core/escape.h"
+#include "core/json.h"
+#include "core/path.h"
+#include "core/strv.h"
+
+static void assert_escapes(const char *bytes, size_t length, const char *expected) {
+  _cleanup_text_ struct text text = {0};
+  escape_append(&text, bytes, length);
+  assert_string_equal(text_string(&text), expected);
+}
+
+static void test_escape_makes_everything_visible(void **state) {
+  (void)state;
+  assert_escapes("/etc/passwd", 11, "/etc/passwd");
+  assert_escapes("a\x1b[2Kb", 6, "a\\x1b[2Kb");
+  assert_escapes("a\nb\tc\rd", 7, "a\\nb\\tc\\rd");
+  assert_escapes("\xe2\x80\xaetxt", 6, "\\u{202e}txt");
+  assert_escapes("id\xe2\x80\x8b_rsa", 9, "id\\u{200b}_rsa");
+  assert_escapes("\xff\xfe", 2, "\\xff\\xfe");
+  assert_escapes("\x7f", 1, "\\x7f");
+  assert_escapes("a\0b", 3, "a\\x00b");
+}
+
+static void test_escape_is_injective_on_backslashes(void **state) {
+  (void)state;
+  assert_escapes("\\x1b", 4, "\\\\x1b");
+  assert_escapes("\x1b", 1, "\\x1b");
+}
+
+static void test_utf8_refuses_what_is_not_a_character(void **state) {
+  (void)state;
+  static const char *const bad[] = {"\xc0\x80",         "\xed\xa0\x80", "\xf4\x90\x80\x80",
+                                    "\xe2\x80",         "\x80",         "\xf8\x88\x80\x80\x80",
+                                    "\xf0\x80\x80\x80", "\xe0\x9f\xbf"};
+  for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
+    unsigned code_point;
+    assert_int_equal(utf8_decode(bad[i], strlen(bad[i]), &code_point), 0);
+  }
+}
+
+static void test_shell_words_paste_back(void **state) {
+  (void)state;
+  static const struct {
+    const char *word, *quoted;
+  } rows[] = {
+      {"plain", "plain"}, {"", "''"},
+      {"a b", "'a b'"},   {"it's", "'it'\\''s'"},
+      {"$(x)", "'$(x)'"}, {"a\nb", "$'a\\012b'"},
+      {"~", "'~'"},       {"\xff'", "$'\\377\\''"},
+  };
+  for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+    _cleanup_free_ char *quoted = escape_shell_word(rows[i].word);
+    assert_string_equal(quoted, rows[i].quoted);
+  }
+}
+
+static void test_path_normalize(void **state) {
+  (void)state;
+  static const struct {
+    const char *in, *out;
+  } rows[] = {
+      {"/", "/"},      {"//a//b/", "/a/b"}, {"/a/./b", "/a/b"},     {"/a/../b", "/b"},
+      {"/../..", "/"}, {"", "/"},           {"/a/b/../../..", "/"}, {"/...", "/..."},
+  };
+  for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+    _cleanup_free_ char *out = path_normalize(rows[i].in);
+    assert_string_equal(out, rows[i].out);
+  }
+}
+
+static void test_path_below_is_by_component(void **state) {
+  (void)state;
+  assert_true(path_is_under("/opt/sdk", "/opt/sdk"));
+  assert_true(path_is_under("/opt/sdk/x", "/opt/sdk"));
+  assert_false(path_is_under("/opt/sdk-evil", "/opt/sdk"));
+  assert_true(path_is_under("/anything", "/"));
+  assert_string_equal(path_below("/opt/sdk/x/y", "/opt/sdk"), "x/y");
+  assert_string_equal(path_below("/opt", "/"), "opt");
+}
+
+static void test_path_parts(void **state) {
+  (void)state;
+  assert_int_equal(path_depth("/"), 0);
+  assert_int_equal(path_depth("/usr/lib"), 2);
+  assert_string_equal(path_base("/usr/lib"), "lib");
+  _cleanup_free_ char *parent = path_parent("/usr");
+  assert_string_equal(parent, "/");
+}
+
+static void test_list_is_null_terminated(void **state) {
+  (void)state;
+  _cleanup_strv_ struct strv list = {0};
+  for (int i = 0; i < 100; i++) {
+    strv_addf(&list, "%d", i);
+    assert_null(list.items[list.count]);
+  }
+  assert_true(strv_contains(&list, "77"));
+  assert_false(strv_contains(&list, "100"));
+}
+
+static void test_error_keeps_reason_and_context(void **state) {
+  (void)state;
+  _cleanup_error_ struct sb_error error = {0};
+  assert_int_equal(sb_fail(&error, SB_CODE_SYSTEM, 2, "opening %s", "/x"), -1);
+  sb_wrap(&error, "starting");
+  sb_hint(&error, "create %s", "/x");
+  assert_string_equal(error.message, "starting: opening /x: No such file or directory");
+  assert_string_equal(error.hint, "create /x");
+  assert_string_equal(sb_code_name(error.code), "system");
+}
+
+static void test_base64(void **state) {
+  (void)state;
+  static const struct {
+    const char *in, *out;
+  } rows[] = {{"", ""}, {"f", "Zg=="}, {"fo", "Zm8="}, {"foo", "Zm9v"}, {"\xff\xfe", "//4="}};
+  for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+    _cleanup_free_ char *out = base64_encode(rows[i].in, strlen(rows[i].in));
+    assert_string_equal(out, rows[i].out);
+  }
+}
+
+static void test_json_paths_round_trip(void **state) {
+  (void)state;
+  json_t *object = json_object();
+  json_set_path(object, "path", "/tmp/\xff");
+  assert_string_equal(json_string_value(json_object_get(object, "path")), "/tmp/\\xff");
+  assert_string_equal(json_string_value(json_object_get(object, "path_b64")), "L3RtcC//");
+  json_decref(object);
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(test_escape_makes_everything_visible),
+    cmocka_unit_test(test_escape_is_injective_on_backslashes),
+    cmocka_unit_test(test_utf8_refuses_what_is_not_a_character),
+    cmocka_unit_test(test_shell_words_paste_back),
+    cmocka_unit_test(test_path_normalize),
+    cmocka_unit_test(test_path_below_is_by_component),
+    cmocka_unit_test(test_path_parts),
+    cmocka_unit_test(test_list_is_null_terminated),
+    cmocka_unit_test(test_error_keeps_reason_and_context),
+    cmocka_unit_test(test_base64),
+    cmocka_unit_test(test_json_paths_round_trip),
+};
+
+UNIT_MAIN(tests)
