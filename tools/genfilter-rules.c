@@ -42,76 +42,82 @@
 #define CONSOLE       0x5600
 
 const struct rule rules[] = {
-    {"chmod", NOT_CONTAINERS, REFUSE(EPERM), {ANY_BIT(1, SET_ID)}},
-    {"chmod", ALWAYS, ALLOW},
-    {"fchmod", NOT_CONTAINERS, REFUSE(EPERM), {ANY_BIT(1, SET_ID)}},
-    {"fchmod", ALWAYS, ALLOW},
-    {"fchmodat", NOT_CONTAINERS, REFUSE(EPERM), {ANY_BIT(2, SET_ID)}},
-    {"fchmodat", ALWAYS, ALLOW},
-    {"fchmodat2", NOT_CONTAINERS, REFUSE(EPERM), {ANY_BIT(2, SET_ID)}},
-    {"fchmodat2", ALWAYS, ALLOW},
+    {{"chmod", "fchmod"}, NOT_CONTAINERS, REFUSE(EPERM), {ANY_BIT(1, SET_ID)}},
+    {{"chmod", "fchmod"}, ALWAYS, ALLOW},
+    {{"fchmodat", "fchmodat2"}, NOT_CONTAINERS, REFUSE(EPERM), {ANY_BIT(2, SET_ID)}},
+    {{"fchmodat", "fchmodat2"}, ALWAYS, ALLOW},
 
-    {"mknod", NOT_CONTAINERS, REFUSE(EPERM), {MASKED(1, S_IFMT, S_IFCHR)}},
-    {"mknod", NOT_CONTAINERS, REFUSE(EPERM), {MASKED(1, S_IFMT, S_IFBLK)}},
-    {"mknod", NOT_CONTAINERS, REFUSE(EPERM), {ANY_BIT(1, SET_ID)}},
-    {"mknod", ALWAYS, ALLOW},
-    {"mknodat", NOT_CONTAINERS, REFUSE(EPERM), {MASKED(2, S_IFMT, S_IFCHR)}},
-    {"mknodat", NOT_CONTAINERS, REFUSE(EPERM), {MASKED(2, S_IFMT, S_IFBLK)}},
-    {"mknodat", NOT_CONTAINERS, REFUSE(EPERM), {ANY_BIT(2, SET_ID)}},
-    {"mknodat", ALWAYS, ALLOW},
+    {{"mknod"}, NOT_CONTAINERS, REFUSE(EPERM), {MASKED(1, S_IFMT, S_IFCHR)}},
+    {{"mknod"}, NOT_CONTAINERS, REFUSE(EPERM), {MASKED(1, S_IFMT, S_IFBLK)}},
+    {{"mknod"}, NOT_CONTAINERS, REFUSE(EPERM), {ANY_BIT(1, SET_ID)}},
+    {{"mknod"}, ALWAYS, ALLOW},
+    {{"mknodat"}, NOT_CONTAINERS, REFUSE(EPERM), {MASKED(2, S_IFMT, S_IFCHR)}},
+    {{"mknodat"}, NOT_CONTAINERS, REFUSE(EPERM), {MASKED(2, S_IFMT, S_IFBLK)}},
+    {{"mknodat"}, NOT_CONTAINERS, REFUSE(EPERM), {ANY_BIT(2, SET_ID)}},
+    {{"mknodat"}, ALWAYS, ALLOW},
 
-    {"clone", NOT_CONTAINERS, REFUSE(EPERM), {ANY_BIT(0, NAMESPACES)}},
-    {"clone", ALWAYS, ALLOW},
+    {{"clone"}, NOT_CONTAINERS, REFUSE(EPERM), {ANY_BIT(0, NAMESPACES)}},
+    {{"clone"}, ALWAYS, ALLOW},
 
     /* Not only raw sockets: AF_INET with SOCK_PACKET becomes AF_PACKET in the kernel, and asking
      * for SCTP, DCCP or L2TP loads their modules. */
-    {"socket", ALWAYS, ALLOW, {EQUAL(0, AF_UNIX)}},
-    {"socket", ALWAYS, ALLOW, {EQUAL(0, AF_NETLINK), EQUAL(2, NETLINK_ROUTE)}},
-    {"socket", ALWAYS, REFUSE(EAFNOSUPPORT), {NOT_EQUAL(0, AF_INET), NOT_EQUAL(0, AF_INET6)}},
-    {"socket",
+    {{"socket"}, ALWAYS, ALLOW, {EQUAL(0, AF_UNIX)}},
+    {{"socket"}, ALWAYS, ALLOW, {EQUAL(0, AF_NETLINK), EQUAL(2, NETLINK_ROUTE)}},
+    {{"socket"}, ALWAYS, REFUSE(EAFNOSUPPORT), {NOT_EQUAL(0, AF_INET), NOT_EQUAL(0, AF_INET6)}},
+    {{"socket"},
      ALWAYS,
      REFUSE(EPERM),
      {NOT_MASKED(1, SOCKET_TYPE, SOCK_STREAM), NOT_MASKED(1, SOCKET_TYPE, SOCK_DGRAM)}},
-    {"socket", ALWAYS, ALLOW, {EQUAL(2, IPPROTO_IP)}},
-    {"socket", ALWAYS, ALLOW, {EQUAL(2, IPPROTO_TCP)}},
-    {"socket", ALWAYS, ALLOW, {EQUAL(2, IPPROTO_UDP)}},
-    {"socket", ALWAYS, ALLOW, {EQUAL(2, IPPROTO_ICMP)}},
-    {"socket", ALWAYS, ALLOW, {EQUAL(2, IPPROTO_ICMPV6)}},
-    {"socket", ALWAYS, REFUSE(EPROTONOSUPPORT)},
+    {{"socket"}, ALWAYS, ALLOW, {EQUAL(2, IPPROTO_IP)}},
+    {{"socket"}, ALWAYS, ALLOW, {EQUAL(2, IPPROTO_TCP)}},
+    {{"socket"}, ALWAYS, ALLOW, {EQUAL(2, IPPROTO_UDP)}},
+    {{"socket"}, ALWAYS, ALLOW, {EQUAL(2, IPPROTO_ICMP)}},
+    {{"socket"}, ALWAYS, ALLOW, {EQUAL(2, IPPROTO_ICMPV6)}},
+    {{"socket"}, ALWAYS, REFUSE(EPROTONOSUPPORT)},
 
-    {"socketpair", ALWAYS, ALLOW, {EQUAL(0, AF_UNIX)}},
-    {"socketpair", ALWAYS, REFUSE(EAFNOSUPPORT)},
+    {{"socketpair"}, ALWAYS, ALLOW, {EQUAL(0, AF_UNIX)}},
+    {{"socketpair"}, ALWAYS, REFUSE(EAFNOSUPPORT)},
 
     /* A line discipline (TIOCSETD) loads old, rarely read kernel modules. */
-    {"ioctl", ALWAYS, REFUSE(EPERM), {EQUAL(1, TIOCSTI)}},
-    {"ioctl", ALWAYS, REFUSE(EPERM), {EQUAL(1, TIOCLINUX)}},
-    {"ioctl", ALWAYS, REFUSE(EPERM), {EQUAL(1, TIOCSETD)}},
-    {"ioctl", ALWAYS, REFUSE(EPERM), {EQUAL(1, TIOCCONS)}},
-    {"ioctl", ALWAYS, REFUSE(ENOTTY), {MASKED(1, REQUEST_GROUP, KEYBOARD)}},
-    {"ioctl", ALWAYS, REFUSE(ENOTTY), {MASKED(1, REQUEST_GROUP, CONSOLE)}},
-    {"ioctl", ALWAYS, ALLOW},
+    {{"ioctl"}, ALWAYS, REFUSE(EPERM), {EQUAL(1, TIOCSTI)}},
+    {{"ioctl"}, ALWAYS, REFUSE(EPERM), {EQUAL(1, TIOCLINUX)}},
+    {{"ioctl"}, ALWAYS, REFUSE(EPERM), {EQUAL(1, TIOCSETD)}},
+    {{"ioctl"}, ALWAYS, REFUSE(EPERM), {EQUAL(1, TIOCCONS)}},
+    {{"ioctl"}, ALWAYS, REFUSE(ENOTTY), {MASKED(1, REQUEST_GROUP, KEYBOARD)}},
+    {{"ioctl"}, ALWAYS, REFUSE(ENOTTY), {MASKED(1, REQUEST_GROUP, CONSOLE)}},
+    {{"ioctl"}, ALWAYS, ALLOW},
 
-    {"prctl", ALWAYS, REFUSE(EPERM), {EQUAL(0, PR_SET_MM)}},
-    {"prctl", ALWAYS, ALLOW},
+    {{"prctl"}, ALWAYS, REFUSE(EPERM), {EQUAL(0, PR_SET_MM)}},
+    {{"prctl"}, ALWAYS, ALLOW},
 
-    {"personality", ALWAYS, ALLOW, {EQUAL(0, PER_LINUX)}},
-    {"personality", ALWAYS, ALLOW, {EQUAL(0, PER_LINUX32)}},
-    {"personality", ALWAYS, ALLOW, {EQUAL(0, UINT32_MAX)}}, /* asks for the current one */
-    {"personality", ONLY_DEBUG, ALLOW, {EQUAL(0, PER_LINUX | ADDR_NO_RANDOMIZE)}},
-    {"personality", ONLY_DEBUG, ALLOW, {EQUAL(0, PER_LINUX32 | ADDR_NO_RANDOMIZE)}},
-    {"personality", ALWAYS, REFUSE(EPERM)},
+    {{"personality"}, ALWAYS, ALLOW, {EQUAL(0, PER_LINUX)}},
+    {{"personality"}, ALWAYS, ALLOW, {EQUAL(0, PER_LINUX32)}},
+    {{"personality"}, ALWAYS, ALLOW, {EQUAL(0, UINT32_MAX)}}, /* asks for the current one */
+    {{"personality"}, ONLY_DEBUG, ALLOW, {EQUAL(0, PER_LINUX | ADDR_NO_RANDOMIZE)}},
+    {{"personality"}, ONLY_DEBUG, ALLOW, {EQUAL(0, PER_LINUX32 | ADDR_NO_RANDOMIZE)}},
+    {{"personality"}, ALWAYS, REFUSE(EPERM)},
 
-    {"seccomp",
+    {{"seccomp"},
      ALWAYS,
      REFUSE(EPERM),
      {EQUAL(0, SECCOMP_SET_MODE_FILTER), ANY_BIT(1, SECCOMP_FILTER_FLAG_NEW_LISTENER)}},
-    {"seccomp", ALWAYS, ALLOW},
+    {{"seccomp"}, ALWAYS, ALLOW},
 };
 const size_t rule_count = sizeof rules / sizeof rules[0];
 
-bool rule_applies(const struct rule *rule, const char *name, struct variant variant) {
-  if (strcmp(rule->name, name) != 0)
-    return false;
+static bool names_call(const struct rule *rule, const char *call) {
+  return strcmp(rule->calls[0], call) == 0 || (rule->calls[1] && strcmp(rule->calls[1], call) == 0);
+}
+
+static bool applies(const struct rule *rule, struct variant variant) {
   return rule->when == ALWAYS || (rule->when == ONLY_DEBUG && variant.debug) ||
          (rule->when == NOT_CONTAINERS && !variant.containers);
+}
+
+const struct rule *rule_next(const struct rule *rule, const char *call, struct variant variant) {
+  for (rule = rule ? rule + 1 : rules; rule < rules + rule_count; rule++) {
+    if (names_call(rule, call) && applies(rule, variant))
+      return rule;
+  }
+  return NULL;
 }

@@ -83,16 +83,14 @@ static const struct syscall_row *row_of(struct abi abi, uint32_t number) {
   return named;
 }
 
-/* The rules of a call; a lone rule without checks is as good as an action. */
+/* The rules of a call; if the first has no checks, it is as good as an action. */
 static struct segment segment_by_rules(const char *name, struct variant variant) {
-  for (size_t i = 0; i < rule_count; i++) {
-    if (!rule_applies(&rules[i], name, variant))
-      continue;
-    if (rules[i].checks[0].kind == CHECK_END)
-      return (struct segment){.action = rules[i].action};
-    return (struct segment){.name = name};
-  }
-  die("%s is decided by its arguments, but has no rules", name);
+  const struct rule *first = rule_next(NULL, name, variant);
+  if (!first)
+    die("%s is decided by its arguments, but has no rules", name);
+  if (first->checks[0].kind == CHECK_END)
+    return (struct segment){.action = first->action};
+  return (struct segment){.rules = first};
 }
 
 static struct segment segment_of(const struct syscall_row *row, struct variant variant) {
@@ -118,45 +116,39 @@ static struct segment segment_of(const struct syscall_row *row, struct variant v
   die("%s has no class", row->name);
 }
 
-struct segment_list {
-  struct segment items[2048];
-  size_t count;
-};
-
 /* Adds a segment, unless it only continues the one before. */
-static void add_segment(struct segment_list *list, uint32_t first, struct segment segment) {
-  const struct segment *last = list->count ? &list->items[list->count - 1] : NULL;
-  if (last && last->action == segment.action && last->name == segment.name)
+static void add_segment(struct table *table, uint32_t first, struct segment segment) {
+  const struct segment *last = table->count ? &table->segments[table->count - 1] : NULL;
+  if (last && last->action == segment.action && last->rules == segment.rules)
     return;
-  if (list->count == ARRAY_SIZE(list->items))
+  if (table->count == ARRAY_SIZE(table->segments))
     die("too many segments");
   segment.first = first;
-  list->items[list->count++] = segment;
+  table->segments[table->count++] = segment;
 }
 
-static void collect_segments(struct segment_list *list, struct abi abi, struct variant variant) {
+static struct table make_table(struct abi abi, struct variant variant) {
+  struct table table = {.audit_arch = abi.audit_arch};
   for (size_t i = 0; i < ARRAY_SIZE(ranges); i++) {
     for (uint32_t number = ranges[i].first; number < ranges[i].end; number++)
-      add_segment(list, number, segment_of(row_of(abi, number), variant));
-    add_segment(list, ranges[i].end, segment_of(NULL, variant));
+      add_segment(&table, number, segment_of(row_of(abi, number), variant));
+    add_segment(&table, ranges[i].end, segment_of(NULL, variant));
   }
+  return table;
 }
 
 static void write_program(const struct architecture *architecture, const char *symbol,
                           struct variant variant) {
+  struct table tables[ARRAY_SIZE(architecture->abis)];
+  for (size_t i = 0; i < ARRAY_SIZE(tables); i++)
+    tables[i] = make_table(architecture->abis[i], variant);
   struct program program = {.length = 0};
-  for (size_t i = 0; i < ARRAY_SIZE(architecture->abis); i++) {
-    struct segment_list list = {.count = 0};
-    collect_segments(&list, architecture->abis[i], variant);
-    emit_architecture(&program, architecture->abis[i].audit_arch, list.items, list.count, variant);
-  }
-  /* No kernel we know gets here: one that calls in a third way is not one to guess about. */
-  emit(&program, (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS));
+  emit_filter(&program, tables, ARRAY_SIZE(tables), variant);
 
   printf("static const struct sock_filter %s_%s[] = {\n", symbol,
          variant_names[variant.debug][variant.containers]);
-  for (size_t i = 0; i < program.length; i++) {
-    struct sock_filter code = program.code[i];
+  while (program.length-- > 0) {
+    struct sock_filter code = program.code[program.length];
     printf("  {0x%02x, %u, %u, 0x%08x},\n", code.code, code.jt, code.jf, code.k);
   }
   printf("};\n");

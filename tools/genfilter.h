@@ -16,7 +16,7 @@ struct check {
 
 /* The first rule of a call whose checks all hold decides. The last has none. */
 struct rule {
-  const char *name;
+  const char *calls[2]; /* one or two names */
   enum { ALWAYS, ONLY_DEBUG, NOT_CONTAINERS } when;
   uint32_t action;
   struct check checks[4];
@@ -29,23 +29,32 @@ struct variant {
 extern const struct rule rules[];
 extern const size_t rule_count;
 
-bool rule_applies(const struct rule *rule, const char *name, struct variant variant);
+/* The next rule of a call in a variant after `rule` (NULL: the first), or NULL. */
+const struct rule *rule_next(const struct rule *rule, const char *call, struct variant variant);
 
-/* What happens from a number on, up to the next segment's: an action, or the rules of a call. */
+/* What happens from a number on, up to the next segment's. */
 struct segment {
   uint32_t first;
   uint32_t action;
-  const char *name; /* of the call whose rules decide, or NULL */
+  const struct rule *rules; /* the first of the rules that decide instead, or NULL */
 };
 
+/* The table of numbers of one way into the kernel. */
+struct table {
+  uint32_t audit_arch;
+  struct segment segments[2048];
+  size_t count;
+};
+
+/* Instructions from the last to the first: jumps only lead forward, so that every target is there
+ * before the jump to it. */
 struct program {
   struct sock_filter code[BPF_MAXINSNS];
   size_t length;
 };
 
-/* Appends: if the architecture is `audit_arch`, decide by the segments, else go on after them. */
-void emit_architecture(struct program *program, uint32_t audit_arch, const struct segment *segments,
-                       size_t count, struct variant variant);
-void emit(struct program *program, struct sock_filter instruction);
+/* Makes the program that finds the table of the architecture, then what happens to the number. */
+void emit_filter(struct program *program, const struct table *tables, size_t count,
+                 struct variant variant);
 
 void die(const char *format, ...) __attribute__((noreturn, format(printf, 1, 2)));
