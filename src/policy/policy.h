@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <sys/types.h>
 
+#include "core/arena.h"
 #include "core/error.h"
 #include "core/strv.h"
 
@@ -20,7 +21,7 @@ enum policy_network { NETWORK_NONE, NETWORK_FILTERED, NETWORK_FULL };
 /* Where a rule or setting was written. `file` is NULL for the built-in tables and for flags. */
 struct origin {
   enum policy_store store;
-  char *file;
+  const char *file;
   unsigned line, column;
 };
 
@@ -34,12 +35,15 @@ enum rule_kind {
   RULE_KIND_COUNT
 };
 
+/* All strings belong to the policy (its arena) or to the built-in tables. */
 struct rule {
   enum rule_kind kind;
-  char *pattern; /* absolute, expanded, normalised; literal path or glob */
-  bool is_glob;  /* has *, ? or [ ; `**` crosses folders */
-  char *written; /* as the author wrote it, for messages */
-  char *why;     /* built-in tables: what it protects; else NULL */
+  const char *pattern;  /* absolute, expanded, normalised, resolved; literal path or glob */
+  bool is_glob;         /* has *, ? or [ ; `**` crosses folders */
+  bool if_present_only; /* RULE_PROTECT: no placeholder is needed while the name does not exist */
+  bool has_exceptions;  /* built-in secret globs: secret_exceptions are not covered */
+  const char *written;  /* as the author wrote it, for messages; a flag with its name */
+  const char *why;      /* built-in tables: what it protects; else NULL */
   struct origin origin;
 };
 
@@ -87,6 +91,10 @@ struct policy {
 
   /* What was written in an untrusted project store and not honoured, one sentence each. */
   struct strv ignored;
+
+  struct strv protected_places; /* folders for which the protected names have become rules */
+  bool resolved;                /* policy_resolve has run */
+  struct arena strings;         /* what the rules and origins point to */
 };
 
 /* What the machine and the caller look like; policy text is expanded against it. */
@@ -104,11 +112,16 @@ struct policy_context {
 int policy_load(const struct policy_context *context, struct policy **ret_policy,
                 struct sb_error *error);
 
-/* Reads one file alone, for `policy check` and --policy FILE. */
+/* The built-in tables alone, without reading any file. */
+struct policy *policy_new(const struct policy_context *context);
+
+/* Reads one file on top of a policy, for `policy check` and --policy FILE. What a project store
+ * may not say without trust goes to policy->ignored. The policy is half changed on failure. */
 int policy_load_file(const struct policy_context *context, const char *file,
                      enum policy_store store, struct policy *policy, struct sb_error *error);
 
-/* Adds a rule from a command-line flag ("--rw" …); the path is relative to `base`. */
+/* Adds a rule from a command-line flag ("--rw" …); the path is relative to `base`. A name that
+ * exists is taken literally; else it may be a glob. Rules move in memory: keep no pointers. */
 int policy_add_flag(struct policy *policy, const struct policy_context *context,
                     enum rule_kind kind, const char *base, const char *path, const char *flag,
                     struct sb_error *error);
@@ -117,6 +130,11 @@ int policy_add_flag(struct policy *policy, const struct policy_context *context,
 void policy_set_key_origin(struct policy *policy, const char *key, enum policy_store store,
                            const char *file, unsigned line);
 const struct origin *policy_key_origin(const struct policy *policy, const char *key);
+
+/* Adds the resolved names of built-in hidden and protected paths that are symbolic links (stored
+ * rules are resolved when they are read). Whoever decides about resolved paths calls it once; the
+ * plan compiler opens every such path anyway and need not. */
+void policy_resolve(struct policy *policy);
 
 void policy_free(struct policy *policy);
 static inline void cleanup_policy(struct policy **policy) {
@@ -136,7 +154,11 @@ struct decision {
 };
 
 /* Decides for a resolved absolute path. Order: an org hide is final; else the most specific match
- * wins, component-wise; a tie goes to the later store, then to the stricter rule. */
+ * wins: the rule that names the path or the deepest folder above it; at the same depth a literal
+ * beats a glob, more named components beat fewer, and fewer `**` beat more. A tie goes to the later
+ * store, then to the stricter rule. In static mode everything else is readable, as by a built-in
+ * `read: /`, which is in no list. Protected names are never writable unless unprotected. Never
+ * allocates. */
 struct decision policy_decide(const struct policy *policy, const char *path, enum access access);
 
 /* True if the pattern of the rule covers the path (a literal covers itself and all below it). */
@@ -147,24 +169,43 @@ bool glob_match(const char *pattern, const char *path);
 
 /* ---- trust of project stores ---- */
 
-/* Records the content hash of <project>/.sandbox/policy.yaml as trusted by this user. */
+/* Records the content hash of <project>/.sandbox/policy.yaml (or `file`, if not NULL) as trusted by
+ * this user for this project. The file must be valid. */
 int policy_trust(const struct policy_context *context, const char *file, struct sb_error *error);
+
+/* 1 if these very bytes are trusted for context->project, else 0. */
 int policy_is_trusted(const struct policy_context *context, const void *data, size_t length);
+
+/* The entries, "HASH PROJECT" with the project escaped. */
+int policy_trust_list(const struct policy_context *context, struct strv *ret_entries,
+                      struct sb_error *error);
+
+/* Forgets every entry of context->project. Returns how many there were, or -1. */
+int policy_trust_revoke(const struct policy_context *context, struct sb_error *error);
 
 /* ---- showing ---- */
 
 json_t *policy_to_json(const struct policy *policy);
+json_t *rule_to_json(const struct rule *rule);
+
+/* The merged policy as YAML with the origin of each value in a comment. New string. */
+char *policy_to_text(const struct policy *policy);
+
+/* "built-in", "flag" or "FILE:LINE:COLUMN", escaped. New string. */
+char *origin_describe(const struct origin *origin);
 const char *policy_store_name(enum policy_store store);
 const char *rule_kind_name(enum rule_kind kind);
 
-/* ~, $VAR and ${VAR}, then relative to base, then normalised. Error names the unset variable. */
+/* ~, $VAR and ${VAR}, then relative to base, then normalised. Error names the unset variable; an
+ * empty one counts as unset, or "$DIR/cache" would become "/cache". */
 int policy_expand(const struct policy_context *context, const char *base, const char *text,
                   char **ret_path, struct sb_error *error);
 
 /* ---- the built-in tables, one file each ---- */
 
 struct secret {
-  const char *pattern; /* "~/.ssh", "/etc/shadow", "**" "/.env" (below the project) */
+  const char
+      *pattern; /* "~/.ssh", "/etc/shadow", "**" "/.env" (below the project), "$KUBECONFIG" */
   const char *why;
 };
 extern const struct secret secret_table[]; /* ends with a NULL pattern */
@@ -175,8 +216,17 @@ extern const char *const secret_exceptions[]; /* NULL-terminated */
 struct protected_name {
   const char *name; /* relative to a writable place: ".git/hooks", ".mcp.json" */
   const char *why;
+  bool if_present_only; /* creating it would not make a host tool run anything by itself */
+  bool at_home;         /* in the home folder never creatable, whatever if_present_only says */
 };
 extern const struct protected_name protected_table[]; /* ends with a NULL name */
 
 /* Names of environment variables that pass; a trailing * is a prefix. NULL-terminated. */
 extern const char *const environment_table[];
+
+/* True if a variable of the caller's environment reaches the workload: by the built-in list or by
+ * environment.pass. Pure. */
+bool environment_passes(const struct policy *policy, const char *name);
+
+/* A literal path as a pattern that matches only itself, for machine-written rules. New string. */
+char *policy_escape_path(const char *path);

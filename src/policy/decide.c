@@ -1,0 +1,135 @@
+/* The decision. Pure: no I/O, no allocation; everything that is enforced or asked goes through
+ * policy_decide, so a second opinion must never be written elsewhere. */
+#include <string.h>
+
+#include "core/cleanup.h"
+#include "core/path.h"
+#include "policy/glob.h"
+#include "policy/policy.h"
+
+#define KIND(kind) (1u << (kind))
+
+/* Stricter wins when all else is equal. */
+static const int strictness[RULE_KIND_COUNT] = {
+    [RULE_WRITE] = 0,     [RULE_OVERLAY] = 1, [RULE_READ] = 2,
+    [RULE_UNPROTECT] = 3, [RULE_PROTECT] = 4, [RULE_HIDE] = 5,
+};
+
+static const struct rule static_root = {
+    .kind = RULE_READ,
+    .pattern = "/",
+    .written = "/",
+    .why = "static mode: what is not hidden is readable",
+};
+
+struct candidate {
+  const struct rule *rule;
+  ssize_t depth; /* components of the path that the match takes */
+};
+
+static bool is_exception(const char *path) {
+  const char *base = path_base(path);
+  for (const char *const *exception = secret_exceptions; *exception; exception++)
+    if (glob_match_name(*exception, strlen(*exception), base, strlen(base)))
+      return true;
+  return false;
+}
+
+/* How deep the rule reaches into the path, -1 if it does not cover it. */
+static ssize_t match_depth(const struct rule *rule, const char *path) {
+  if (!rule->is_glob)
+    return path_is_under(path, rule->pattern) ? (ssize_t)path_depth(rule->pattern) : -1;
+  ssize_t depth = glob_match_depth(rule->pattern, path);
+  return depth >= 0 && rule->has_exceptions && is_exception(path) ? -1 : depth;
+}
+
+bool rule_matches(const struct rule *rule, const char *path) {
+  return match_depth(rule, path) >= 0;
+}
+
+static int compare(long a, long b) {
+  return (a > b) - (a < b);
+}
+
+/* > 0 if a decides over b. */
+static int compare_candidates(const struct candidate *a, const struct candidate *b) {
+  struct glob_weight a_weight = glob_weigh(a->rule->pattern);
+  struct glob_weight b_weight = glob_weigh(b->rule->pattern);
+  const int order[] = {
+      compare(a->depth, b->depth),
+      compare(!a->rule->is_glob, !b->rule->is_glob),
+      compare(a_weight.named, b_weight.named),
+      compare(b_weight.crossing, a_weight.crossing),
+      compare(a->rule->origin.store, b->rule->origin.store),
+      compare(strictness[a->rule->kind], strictness[b->rule->kind]),
+  };
+  for (size_t i = 0; i < ARRAY_SIZE(order); i++)
+    if (order[i] != 0)
+      return order[i];
+  return 0;
+}
+
+/* The rule of these kinds that decides about the path, or NULL. */
+static const struct rule *best_rule(const struct policy *policy, const char *path, unsigned kinds) {
+  struct candidate best = {0};
+  for (size_t i = 0; i < policy->rule_count; i++) {
+    const struct rule *rule = &policy->rules[i];
+    if (!(kinds & KIND(rule->kind)))
+      continue;
+    struct candidate candidate = {.rule = rule, .depth = match_depth(rule, path)};
+    if (candidate.depth >= 0 && (!best.rule || compare_candidates(&candidate, &best) > 0))
+      best = candidate;
+  }
+  return best.rule;
+}
+
+static const struct rule *org_hide(const struct policy *policy, const char *path) {
+  for (size_t i = 0; i < policy->rule_count; i++) {
+    const struct rule *rule = &policy->rules[i];
+    if (rule->origin.store == STORE_ORG && rule->kind == RULE_HIDE && rule_matches(rule, path))
+      return rule;
+  }
+  return NULL;
+}
+
+enum {
+  PLACE_KINDS = KIND(RULE_READ) | KIND(RULE_WRITE) | KIND(RULE_OVERLAY) | KIND(RULE_HIDE),
+  GUARD_KINDS = KIND(RULE_PROTECT) | KIND(RULE_UNPROTECT),
+};
+
+static struct decision decided(const struct policy *policy, const char *path, enum verdict verdict,
+                               const struct rule *rule, unsigned kinds) {
+  struct decision decision = {.verdict = verdict, .rule = rule};
+  if (rule && rule != &static_root)
+    decision.overridden = best_rule(policy, path, kinds & ~KIND(rule->kind));
+  return decision;
+}
+
+static struct decision decide_read(const struct policy *policy, const char *path,
+                                   const struct rule *place) {
+  if (!place && policy->mode == MODE_STATIC)
+    place = &static_root;
+  return decided(policy, path, place ? VERDICT_ALLOW : VERDICT_ASK, place, PLACE_KINDS);
+}
+
+static struct decision decide_write(const struct policy *policy, const char *path,
+                                    const struct rule *place) {
+  bool writable = place && (place->kind == RULE_WRITE || place->kind == RULE_OVERLAY);
+  if (!writable) {
+    bool ask = policy->ask_writes && policy->mode == MODE_DYNAMIC;
+    return decided(policy, path, ask ? VERDICT_ASK : VERDICT_DENY, place, PLACE_KINDS);
+  }
+  const struct rule *guard = best_rule(policy, path, GUARD_KINDS);
+  if (!guard || guard->kind == RULE_UNPROTECT)
+    return decided(policy, path, VERDICT_ALLOW, place, PLACE_KINDS | GUARD_KINDS);
+  return (struct decision){.verdict = VERDICT_DENY, .rule = guard, .overridden = place};
+}
+
+struct decision policy_decide(const struct policy *policy, const char *path, enum access access) {
+  const struct rule *final = org_hide(policy, path);
+  const struct rule *place = final ? final : best_rule(policy, path, PLACE_KINDS);
+  if (place && place->kind == RULE_HIDE)
+    return decided(policy, path, VERDICT_HIDE, place, PLACE_KINDS);
+  return access == ACCESS_READ ? decide_read(policy, path, place)
+                               : decide_write(policy, path, place);
+}

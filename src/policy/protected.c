@@ -1,0 +1,132 @@
+/* Names that stay read-only inside a writable place, because a tool on the host runs or trusts them
+ * later without asking. Pure data.
+ *
+ * The test for if_present_only = false is: would *creating* this name make a host tool execute what
+ * it says, without the person asking for it? Each such name costs a placeholder folder at every
+ * start while it does not exist, so everything else is only guarded where it exists. Sources that
+ * run by nature (Makefile, package.json scripts, .github/workflows after a push) and documents that
+ * agents read (AGENTS.md) cannot be blocked without blocking the work: a person reviews them, and
+ * the end-of-session report lists them. */
+#include "policy/policy.h"
+
+#define IF_PRESENT .if_present_only = true
+#define AT_HOME    .if_present_only = true, .at_home = true
+
+const struct protected_name protected_table[] = {
+    /* git runs these at the person's next command. Other layouts (a .git file, worktrees, modules,
+     * bare repositories) are found by code, not by name. */
+    {".git/hooks", "git runs hooks"},
+    {".git/config", "git runs programs named in its configuration"},
+    {".git/config.worktree", "git runs programs named in its configuration"},
+    {".git/info/attributes", "attributes choose filter programs"},
+    {".git/modules", "configuration and hooks of submodules", IF_PRESENT},
+    {".git/worktrees", "configuration of worktrees", IF_PRESENT},
+    {".git/commondir", "points git at another configuration"},
+    {".git/objects/info/alternates", "points git at another object store", IF_PRESENT},
+    /* Only `git submodule`, which a person runs, reads it; but where it is, it is trusted. */
+    {".gitmodules", "addresses and update commands of submodules", IF_PRESENT},
+    {".husky", "git runs hooks", IF_PRESENT},
+    {".githooks", "git runs hooks", IF_PRESENT},
+    {".lefthook", "git runs hooks", IF_PRESENT},
+    {".pre-commit-config.yaml", "git runs hooks", IF_PRESENT},
+
+    /* Editors run tasks and settings when the folder is opened */
+    {".vscode", "Visual Studio Code runs tasks and programs named in settings"},
+    {".idea", "JetBrains editors run configurations and file watchers"},
+    {".fleet", "Fleet runs configurations", IF_PRESENT},
+    {".zed", "Zed runs tasks and language servers named in settings"},
+    {".devcontainer", "editors build and start containers from it"},
+    {".devcontainer.json", "editors build and start containers from it"},
+    {".vim", "vim settings of the project", IF_PRESENT},
+    {".exrc", "vi and vim run it where exrc is set", IF_PRESENT},
+    {".nvimrc", "neovim runs it where exrc is set", IF_PRESENT},
+    {".nvim.lua", "neovim runs it where exrc is set", IF_PRESENT},
+    {".vimrc", "vim runs it where exrc is set", IF_PRESENT},
+    {".dir-locals.el", "Emacs evaluates it", IF_PRESENT},
+    {".dir-locals-2.el", "Emacs evaluates it", IF_PRESENT},
+    {".sublime-project", "Sublime Text build commands", IF_PRESENT},
+
+    /* AI tools start servers and hooks from these */
+    {".mcp.json", "agents start the servers it names"},
+    {".claude", "Claude Code runs hooks and reads permissions"},
+    {".claude.json", "Claude Code starts the servers it names", AT_HOME},
+    {".cursor", "Cursor starts servers and reads rules"},
+    {".codex", "Codex starts servers and reads permissions"},
+    {".gemini", "Gemini CLI starts servers and runs hooks"},
+    {".qwen", "Qwen Code starts servers"},
+    {".windsurf", "Windsurf starts servers", IF_PRESENT},
+    {".continue", "Continue starts servers"},
+    {".kiro", "Kiro runs hooks"},
+    {".roo", "Roo Code starts servers"},
+    {".opencode", "opencode loads plug-ins"},
+    {"opencode.json", "opencode starts the servers it names"},
+    {".aider.conf.yml", "aider runs the commands it names"},
+
+    /* What the shell runs on entering the folder. mise asks about a new file, but trusts a known
+     * one whatever it says later. */
+    {".envrc", "direnv runs it on entering the folder"},
+    {"mise.toml", "mise runs hooks and sets PATH on entering the folder", IF_PRESENT},
+    {".mise.toml", "mise runs hooks and sets PATH on entering the folder", IF_PRESENT},
+    {".mise", "mise configuration", IF_PRESENT},
+    {".autoenv.zsh", "autoenv runs it on entering the folder", IF_PRESENT},
+    {".tool-versions", "versions that a manager installs", IF_PRESENT},
+    {".nvmrc", "the version of Node to use", IF_PRESENT},
+    {".python-version", "the version of Python to use", IF_PRESENT},
+    {".ruby-version", "the version of Ruby to use", IF_PRESENT},
+
+    /* Our own policy for this project */
+    {".sandbox", "the sandbox's own policy"},
+
+    /* Start-up files of shells and sessions. In a project they are somebody's dotfiles and often
+     * linked from the home folder; in the home folder they run at the next login. */
+    {".bashrc", "the shell runs it", AT_HOME},
+    {".bash_profile", "the shell runs it", AT_HOME},
+    {".bash_login", "the shell runs it", AT_HOME},
+    {".bash_logout", "the shell runs it", AT_HOME},
+    {".bash_aliases", "the shell runs it", AT_HOME},
+    {".profile", "the shell runs it", AT_HOME},
+    {".zshrc", "the shell runs it", AT_HOME},
+    {".zshenv", "the shell runs it", AT_HOME},
+    {".zprofile", "the shell runs it", AT_HOME},
+    {".zlogin", "the shell runs it", AT_HOME},
+    {".zlogout", "the shell runs it", AT_HOME},
+    {".cshrc", "the shell runs it", AT_HOME},
+    {".tcshrc", "the shell runs it", AT_HOME},
+    {".kshrc", "the shell runs it", AT_HOME},
+    {".config/fish", "the shell runs it", AT_HOME},
+    {".config/nushell", "the shell runs it", AT_HOME},
+    {".inputrc", "the shell binds keys to commands", AT_HOME},
+    {".xprofile", "the desktop runs it", AT_HOME},
+    {".xinitrc", "the desktop runs it", AT_HOME},
+    {".xsession", "the desktop runs it", AT_HOME},
+    {".xsessionrc", "the desktop runs it", AT_HOME},
+    {".pam_environment", "sets variables at login", AT_HOME},
+    {".config/autostart", "the desktop runs it", AT_HOME},
+    {".config/systemd", "user services", AT_HOME},
+    {".config/environment.d", "sets variables at login", AT_HOME},
+    {".local/share/systemd", "user services", AT_HOME},
+    {".local/share/applications", "programs behind desktop icons", AT_HOME},
+    {".local/share/dbus-1", "services started by the bus", AT_HOME},
+    {".local/bin", "programs on the PATH", AT_HOME},
+    {".cargo/bin", "programs on the PATH", AT_HOME},
+    {".cargo/config.toml", "cargo runs the programs it names", AT_HOME},
+    {".gitconfig", "git runs programs named in its configuration", AT_HOME},
+    {".config/git", "git runs programs named in its configuration", AT_HOME},
+    {".ssh", "ssh runs programs named in its configuration", AT_HOME},
+    {".tmux.conf", "tmux runs it", AT_HOME},
+    {".config/tmux", "tmux runs it", AT_HOME},
+    {".config/nvim", "neovim runs it", AT_HOME},
+    {".emacs", "Emacs runs it", AT_HOME},
+    {".emacs.d", "Emacs runs it", AT_HOME},
+    {".config/emacs", "Emacs runs it", AT_HOME},
+    {".config/Code", "settings and extensions of an editor", AT_HOME},
+    {".vscode-server", "an editor's server", AT_HOME},
+    {".pythonrc.py", "Python runs it", AT_HOME},
+    {".gdbinit", "gdb runs it", AT_HOME},
+    {".lldbinit", "lldb runs it", AT_HOME},
+    {".config/gdb", "gdb runs it", AT_HOME},
+    {".npmrc", "npm runs scripts with the shell it names", AT_HOME},
+    {".curlrc", "curl writes where it says", AT_HOME},
+    {".wgetrc", "wget writes where it says", AT_HOME},
+    {0},
+};

@@ -1,0 +1,203 @@
+/* Making rules; see rules.h. The only place that turns an author's words into patterns. Must never
+ * let a link planted in the project make a place outside it writable. */
+#include "policy/rules.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/alloc.h"
+#include "core/cleanup.h"
+#include "core/escape.h"
+#include "core/file.h"
+#include "core/path.h"
+#include "policy/glob.h"
+
+struct rule *rules_push(struct policy *policy, const struct rule *rule) {
+  ARRAY_GROW(policy->rules, policy->rule_count);
+  policy->rules[policy->rule_count] = *rule;
+  return &policy->rules[policy->rule_count++];
+}
+
+/* ---- resolving ---- */
+
+/* The canonical name of a path of which the end need not exist. New string. */
+static char *resolve_existing_part(const char *path) {
+  _cleanup_free_ char *head = xstrdup(path);
+  for (;;) {
+    _cleanup_free_ char *resolved = NULL;
+    if (file_resolve(head, &resolved) == 0) {
+      const char *rest = path_below(path, head);
+      return path_join(resolved, rest ? rest : "");
+    }
+    if (strcmp(head, "/") == 0)
+      return xstrdup(path);
+    char *parent = path_parent(head);
+    free(head);
+    head = parent;
+  }
+}
+
+/* Length of the part of a pattern before its first component with a wildcard. */
+static size_t literal_prefix_length(const char *pattern) {
+  size_t prefix = 0;
+  for (size_t at = 0; pattern[at]; at++) {
+    if (pattern[at] == '/')
+      prefix = at;
+    else if (strchr("*?[", pattern[at]))
+      return prefix;
+    else if (pattern[at] == '\\' && pattern[at + 1])
+      at++;
+  }
+  return strlen(pattern);
+}
+
+static char *resolve_glob(const char *pattern) {
+  size_t length = literal_prefix_length(pattern);
+  _cleanup_free_ char *prefix = xstrndup(pattern, length);
+  glob_unescape(prefix);
+  _cleanup_free_ char *resolved = resolve_existing_part(*prefix ? prefix : "/");
+  _cleanup_free_ char *escaped = glob_escape(strcmp(resolved, "/") == 0 ? "" : resolved);
+  return xasprintf("%s%s", escaped, pattern + length);
+}
+
+static bool gives_access(enum rule_kind kind) {
+  return kind == RULE_READ || kind == RULE_WRITE || kind == RULE_OVERLAY;
+}
+
+/* A name inside the project may be a link that an earlier workload or the repository planted: what
+ * it points to outside was not what the author allowed. */
+static int check_stays_inside(const struct policy_context *context, const char *named,
+                              const char *resolved, struct sb_error *error) {
+  if (!path_is_under(named, context->project) || path_is_under(resolved, context->project))
+    return 0;
+  _cleanup_free_ char *target = escape_string(resolved);
+  sb_fail(error, SB_CODE_POLICY, 0, "it leads out of the project through a symbolic link to %s",
+          target);
+  return sb_hint(error, "write %s itself if that is what you mean, or remove the link", target);
+}
+
+/* ---- adding what an author wrote ---- */
+
+/* A pattern that ends in ** covers what its folder covers, so it is kept as the folder. */
+static void drop_trailing_crossing(char *pattern) {
+  size_t length = strlen(pattern);
+  while (length >= 3 && strcmp(pattern + length - 3, "/**") == 0) {
+    length -= 3;
+    pattern[length] = '\0';
+  }
+  if (length == 0)
+    strcpy(pattern, "/");
+}
+
+static void push_copy(struct policy *policy, const struct rule *template, const char *pattern) {
+  struct rule rule = *template;
+  rule.pattern = arena_strdup(&policy->strings, pattern);
+  rules_push(policy, &rule);
+}
+
+static int add_pattern(struct policy *policy, const struct policy_context *context, char *pattern,
+                       struct rule *rule, struct sb_error *error) {
+  drop_trailing_crossing(pattern);
+  rule->is_glob = glob_has_wildcards(pattern);
+  if (!rule->is_glob)
+    glob_unescape(pattern);
+  _cleanup_free_ char *resolved =
+      rule->is_glob ? resolve_glob(pattern) : resolve_existing_part(pattern);
+  if (gives_access(rule->kind) && check_stays_inside(context, pattern, resolved, error) < 0)
+    return -1;
+  push_copy(policy, rule, resolved);
+  /* Whoever hides or protects a link means both the link and what it points to. */
+  if (!gives_access(rule->kind) && strcmp(pattern, resolved) != 0)
+    push_copy(policy, rule, pattern);
+  if (rule->kind == RULE_WRITE && !rule->is_glob)
+    rules_protect_place(policy, context, resolved);
+  return 0;
+}
+
+int rules_add(struct policy *policy, const struct policy_context *context, const char *base,
+              const char *text, const struct rule *template, struct sb_error *error) {
+  _cleanup_free_ char *pattern = NULL;
+  if (expand_pattern(context, base, text, &pattern, error) < 0)
+    return -1;
+  struct rule rule = *template;
+  rule.written = arena_strdup(&policy->strings, text);
+  return add_pattern(policy, context, pattern, &rule, error);
+}
+
+static bool name_exists(const char *base, const char *path) {
+  _cleanup_free_ char *name = path_join(base, path);
+  struct stat status;
+  return lstat(name, &status) == 0;
+}
+
+int policy_add_flag(struct policy *policy, const struct policy_context *context,
+                    enum rule_kind kind, const char *base, const char *path, const char *flag,
+                    struct sb_error *error) {
+  _cleanup_free_ char *literal = *path && name_exists(base, path) ? policy_escape_path(path) : NULL;
+  _cleanup_free_ char *written = xasprintf("%s %s", flag, path);
+  _cleanup_free_ char *pattern = NULL;
+  struct rule rule = {.kind = kind,
+                      .written = arena_strdup(&policy->strings, written),
+                      .origin = {.store = STORE_FLAGS}};
+  if (expand_pattern(context, base, literal ? literal : path, &pattern, error) == 0 &&
+      add_pattern(policy, context, pattern, &rule, error) == 0)
+    return 0;
+  error->code = SB_CODE_USAGE;
+  _cleanup_free_ char *shown = escape_string(path);
+  return sb_wrap(error, "%s '%s'", flag, shown);
+}
+
+/* ---- protected names ---- */
+
+static bool is_work_tree(const char *folder) {
+  _cleanup_free_ char *git = path_join(folder, ".git");
+  return access(git, F_OK) == 0;
+}
+
+static void protect_folder(struct policy *policy, const struct policy_context *context,
+                           const char *folder) {
+  if (strv_contains(&policy->protected_places, folder))
+    return;
+  strv_add(&policy->protected_places, folder);
+  bool home = context->home && strcmp(folder, context->home) == 0;
+  /* In a cache or an output folder nobody runs an editor or git: placeholders there would only
+   * cost time, so absent names are guarded where people work. */
+  bool work = home || strcmp(folder, context->project) == 0 || is_work_tree(folder);
+  const char *prefix = arena_concat(&policy->strings, strcmp(folder, "/") ? folder : "", "/");
+  for (const struct protected_name *name = protected_table; name->name; name++) {
+    bool creatable = !work || (name->if_present_only && !(home && name->at_home));
+    rules_push(policy, &(struct rule){.kind = RULE_PROTECT,
+                                      .pattern = arena_concat(&policy->strings, prefix, name->name),
+                                      .if_present_only = creatable,
+                                      .written = name->name,
+                                      .why = name->why});
+  }
+}
+
+void rules_protect_place(struct policy *policy, const struct policy_context *context,
+                         const char *place) {
+  protect_folder(policy, context, place);
+  if (context->home && path_is_under(context->home, place))
+    protect_folder(policy, context, context->home);
+  if (path_is_under(context->project, place))
+    protect_folder(policy, context, context->project);
+}
+
+/* ---- resolving the built-in rules, on request ---- */
+
+void policy_resolve(struct policy *policy) {
+  if (policy->resolved)
+    return;
+  policy->resolved = true;
+  size_t count = policy->rule_count;
+  for (size_t i = 0; i < count; i++) {
+    struct rule rule = policy->rules[i];
+    if (rule.origin.store != STORE_BUILTIN || rule.is_glob || gives_access(rule.kind))
+      continue;
+    _cleanup_free_ char *resolved = resolve_existing_part(rule.pattern);
+    if (strcmp(resolved, rule.pattern) != 0)
+      push_copy(policy, &rule, resolved);
+  }
+}
