@@ -125,7 +125,6 @@ static void add_device_objects(struct compiler *compiler) {
 }
 
 void compile_private(struct compiler *compiler) {
-  struct plan *plan = compiler->plan;
   for (size_t i = 0; i < ARRAY_SIZE(private_places); i++)
     compile_private_object(compiler, private_places[i].source, true, private_places[i].mode);
   add_runtime_folder(compiler);

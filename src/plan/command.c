@@ -85,6 +85,10 @@ int compile_command(struct compiler *compiler, struct sb_error *error) {
     sb_fail(error, SB_CODE_USAGE, 0, "the command is an empty word");
     return sb_hint(error, "name a program: sandbox run -- ls");
   }
+  strv_add(&plan->script_arguments, "sh");
+  strv_add(&plan->script_arguments, "");
+  for (size_t i = 1; i < plan->arguments.count; i++)
+    strv_add(&plan->script_arguments, plan->arguments.items[i]);
   pass_environment(compiler);
   set_environment(compiler);
   if (strchr(command, '/'))

@@ -66,6 +66,7 @@ void plan_clear(struct plan *plan) {
   }
   free(plan->operations);
   strv_clear(&plan->arguments);
+  strv_clear(&plan->script_arguments);
   strv_clear(&plan->executables);
   strv_clear(&plan->environment);
   strv_clear(&plan->warnings);
