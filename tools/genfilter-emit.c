@@ -14,7 +14,7 @@
 #define JUMP(test, k, t, f) (struct sock_filter) BPF_JUMP(BPF_JMP | BPF_K | (test), k, t, f)
 
 #define REACH      250 /* of a conditional jump: 255, less what may come in between */
-#define EXCEPTIONS 6   /* tested one after the other, before a binary search pays */
+#define EXCEPTIONS 4   /* tested one after the other, before a binary search pays */
 
 /* Where a jump leads: to a place in the program, counted from its end, and what is there. A return
  * that is out of reach is repeated. */
