@@ -76,6 +76,8 @@ static struct target emit_jump(struct emitter *emitter, unsigned test, uint32_t 
                                struct target yes, struct target no) {
   size_t yes_place = reach(emitter, yes), no_place = reach(emitter, no);
   size_t here = emitter->program->length;
+  if (here - yes_place - 1 > UINT8_MAX || here - no_place - 1 > UINT8_MAX)
+    die("a jump does not reach its target");
   emit(emitter, JUMP(test, value, here - yes_place - 1, here - no_place - 1));
   return (struct target){.place = here};
 }
