@@ -14,7 +14,7 @@
 #define JUMP(test, k, t, f) (struct sock_filter) BPF_JUMP(BPF_JMP | BPF_K | (test), k, t, f)
 
 #define REACH      250 /* of a conditional jump: 255, less what may come in between */
-#define EXCEPTIONS 6   /* tested one after the other, before a binary search pays */
+#define EXCEPTIONS 4   /* tested one after the other, before a binary search pays */
 
 /* Where a jump leads: to a place in the program, counted from its end, and what is there. A return
  * that is out of reach is repeated. */
@@ -76,6 +76,8 @@ static struct target emit_jump(struct emitter *emitter, unsigned test, uint32_t 
                                struct target yes, struct target no) {
   size_t yes_place = reach(emitter, yes), no_place = reach(emitter, no);
   size_t here = emitter->program->length;
+  if (here - yes_place - 1 > UINT8_MAX || here - no_place - 1 > UINT8_MAX)
+    die("a jump does not reach its target");
   emit(emitter, JUMP(test, value, here - yes_place - 1, here - no_place - 1));
   return (struct target){.place = here};
 }

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/socket.h>
@@ -421,6 +422,24 @@ static void test_writes_are_for_allowed_places(void **state) {
   assert_int_equal(try(try_truncate_single, &confinement), EACCES);
 }
 
+static int try_mount(void) {
+  if (unshare(CLONE_NEWUSER | CLONE_NEWNS) < 0)
+    return CRASHED;
+  return result_of(mount("none", outside, "tmpfs", 0, NULL));
+}
+
+/* Why a workload with nested containers gets no Landlock. */
+static void test_landlock_ends_mounting(void **state) {
+  (void)state;
+  struct landlock_plan plan = landlock_plan_new(landlock_abi());
+  if (!plan.handled_fs)
+    skip();
+  struct confinement confinement = containers;
+  assert_int_equal(try(try_mount, &confinement), 0);
+  confinement.landlock = &plan;
+  assert_int_equal(try(try_mount, &confinement), EPERM);
+}
+
 static int try_abstract_socket(void) {
   struct sockaddr_un address = {.sun_family = AF_UNIX};
   snprintf(address.sun_path + 1, sizeof address.sun_path - 1, "%s", folder);
@@ -514,6 +533,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_32_bit_calls_have_the_same_policy),
     cmocka_unit_test(test_no_capability_comes_back),
     cmocka_unit_test(test_writes_are_for_allowed_places),
+    cmocka_unit_test(test_landlock_ends_mounting),
     cmocka_unit_test(test_scopes_end_at_the_domain),
     cmocka_unit_test(test_plans_know_every_abi),
 };

@@ -8,7 +8,6 @@
 #include <sched.h>
 #include <seccomp.h>
 #include <stdbool.h>
-#include <stdio.h>
 #include <sys/ioctl.h>
 #include <sys/personality.h>
 #include <sys/prctl.h>
@@ -301,21 +300,37 @@ static void test_hot_calls_need_no_arguments(void **state) {
   }
 }
 
+static bool is_known(const struct entry *entry, int number) {
+  _cleanup_free_ char *name = seccomp_syscall_resolve_num_arch(entry->token, number);
+  bool known = name != NULL;
+  for (size_t i = 0; i < ARRAY_SIZE(syscall_rows) && !known; i++) {
+    bool here = number >= SYSCALL_FIRST_COMMON || entry->token == SCMP_ARCH_X86_64;
+    known = here && syscall_rows[i].number == number;
+  }
+  return known;
+}
+
+static void assert_absent(const struct entry *entry, int number) {
+  struct expectation absent = {ALL, REFUSE(ENOSYS), "an unknown number", {(uint32_t)number}};
+  assert_answer(entry, &absent, number);
+}
+
 static void test_unknown_numbers_do_not_exist(void **state) {
   (void)state;
-  static const int numbers[] = {471,    500,     600,     1023,       1024,
-                                100000, 0xf0000, 0xf0010, 0x3fffffff, -1};
-  for (size_t i = 0; i < ARRAY_SIZE(entries); i++)
-    for (size_t j = 0; j < ARRAY_SIZE(numbers); j++)
-      for (int k = 0; k < 4; k++)
-        assert_int_equal(answer(&entries[i], k & 2, k & 1, numbers[j], NULL), REFUSE(ENOSYS));
+  static const int far[] = {100000, 0xeffff, 0xf0000, 0xf0010, 0x3fffffff, INT32_MIN, -1};
+  for (size_t i = 0; i < ARRAY_SIZE(entries); i++) {
+    for (int number = 0; number < 2048; number++)
+      if (!is_known(&entries[i], number))
+        assert_absent(&entries[i], number);
+    for (size_t j = 0; j < ARRAY_SIZE(far); j++)
+      assert_absent(&entries[i], far[j]);
+  }
 }
 
 static void test_x32_does_not_exist(void **state) {
   (void)state;
   for (int number = 0; number < 600; number++)
-    for (int k = 0; k < 4; k++)
-      assert_int_equal(answer(&entries[0], k & 2, k & 1, number | X32, NULL), REFUSE(ENOSYS));
+    assert_absent(&entries[0], number | X32);
 }
 
 static void test_the_architecture_comes_first(void **state) {
@@ -325,9 +340,6 @@ static void test_the_architecture_comes_first(void **state) {
     strange.audit_arch = AUDIT_ARCH_PPC64LE;
     assert_int_equal(answer(&strange, true, true, 0, NULL), SECCOMP_RET_KILL_PROCESS);
   }
-  /* 59 is execve on x86-64 and oldolduname on i386; 11 the other way round is munmap. */
-  assert_int_equal(number_of(&entries[0], "execve"), 59);
-  assert_int_equal(number_of(&entries[1], "execve"), 11);
   /* 101 is ptrace on x86-64 and ioperm on i386. */
   assert_int_equal(answer(&entries[0], true, false, 101, NULL), ALLOW);
   assert_int_equal(answer(&entries[1], true, false, 101, NULL), REFUSE(EPERM));
