@@ -16,10 +16,8 @@ void probe_device(const struct check *check, struct finding *finding) {
   }
   int errnum = errno;
   finding_set(finding, finding_state_of_errno(errnum), "%s: %s", spec->path, strerror(errnum));
-  if (errnum != EACCES && errnum != EPERM)
-    return;
-  finding_fix(finding,
-              geteuid() == 0 ? "the device cgroup forbids it: start the container with --device %s"
-                             : "sudo setfacl -m u:$USER:rw %s (for good: a udev rule)",
-              spec->path);
+  if (errnum == EACCES) /* the permission bits */
+    finding_fix(finding, "sudo setfacl -m u:$USER:rw %s (for good: a udev rule)", spec->path);
+  else if (errnum == EPERM) /* the device cgroup, or a mount with nodev */
+    finding_fix(finding, "start the container with --device %s", spec->path);
 }

@@ -68,7 +68,7 @@ int mounts_try_fsopen(void) {
 }
 
 void probe_mount_call(const struct check *check, struct finding *finding) {
-  const struct mount_call_spec *spec = check->argument;
+  const struct call_spec *spec = check->argument;
   if (probe_enter_userns(finding, CLONE_NEWNS))
     finding_of_call(finding, spec->try());
 }
@@ -84,7 +84,7 @@ void probe_mount_filesystem(const struct check *check, struct finding *finding) 
     return;
   int errnum = probe_in_child(mount_over_root, (void *)spec);
   finding_of_call(finding, errnum);
-  if (spec->may_be_seen && (errnum == EPERM || errnum == EACCES)) {
+  if (spec->masked_in_containers && (errnum == EPERM || errnum == EACCES)) {
     finding_set(finding, DOCTOR_DEGRADED, "refused: the /%s we see is masked (a container)",
                 strcmp(spec->type, "sysfs") == 0 ? "sys" : spec->type);
     finding_fix(finding, "%s", check->fix);

@@ -44,11 +44,12 @@ static void become_tool(char *const argv[], int output) {
   _exit(127);
 }
 
-/* The first line that the program prints, as a new string; NULL if it failed. */
-static char *first_line_of(char *const argv[]) {
+/* The first line that the program prints, as a new string; *ret_failed tells how it ended. */
+static char *first_line_of(char *const argv[], bool *ret_failed) {
+  *ret_failed = true;
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) < 0)
-    return NULL;
+    return xstrdup("");
   _cleanup_close_ int reader = ends[0];
   pid_t pid = fork();
   if (pid == 0)
@@ -60,15 +61,15 @@ static char *first_line_of(char *const argv[]) {
   while (pid > 0 && (got = read(reader, buffer + length, sizeof buffer - 1 - length)) > 0)
     length += (size_t)got;
   int status;
-  if (pid < 0 || waitpid(pid, &status, 0) < 0 || !WIFEXITED(status) || WEXITSTATUS(status) != 0)
-    return NULL;
+  if (pid > 0 && waitpid(pid, &status, 0) == pid)
+    *ret_failed = !WIFEXITED(status) || WEXITSTATUS(status) != 0;
   buffer[length] = '\0';
   char *line = buffer + strspn(buffer, "\r\n\t ");
   line[strcspn(line, "\r\n")] = '\0';
   return escape_string(line);
 }
 
-/* How this machine installs packages; Debian's names stand for those we do not know better. */
+/* How this machine installs packages. A tool that is not packaged keeps the table's fix. */
 static void fix_by_package(struct finding *finding, const struct tool_spec *spec) {
   const struct {
     const char *manager, *command, *package;
@@ -76,18 +77,15 @@ static void fix_by_package(struct finding *finding, const struct tool_spec *spec
       {"apt-get", "apt-get install", spec->apt},
       {"dnf", "dnf install", spec->dnf},
       {"pacman", "pacman -S", spec->pacman},
-      {"zypper", "zypper install", spec->dnf},
-      {"apk", "apk add", spec->apt},
   };
   for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
     _cleanup_free_ char *manager = find_tool(rows[i].manager);
     if (!manager)
       continue;
-    finding_fix(finding, "%s%s %s", probe_sudo(), rows[i].command,
-                rows[i].package ? rows[i].package : spec->apt);
+    if (rows[i].package)
+      finding_fix(finding, "%s%s %s", probe_sudo(), rows[i].command, rows[i].package);
     return;
   }
-  finding_fix(finding, "install the package %s", spec->apt);
 }
 
 /* The tool's path if it is there and starts, with the finding filled in either way. */
@@ -102,12 +100,15 @@ static char *probe_spec(const struct tool_spec *spec, struct finding *finding) {
   finding_set(finding, DOCTOR_OK, "%s", visible); /* what is known if the next step hangs */
   if (!spec->version_option)
     return path;
-  _cleanup_free_ char *line = first_line_of((char *[]){path, (char *)spec->version_option, NULL});
-  if (line) {
+  bool failed;
+  _cleanup_free_ char *line =
+      first_line_of((char *[]){path, (char *)spec->version_option, NULL}, &failed);
+  if (!failed) {
     finding_set(finding, DOCTOR_OK, "%s", line);
     return path;
   }
-  finding_set(finding, DOCTOR_DEGRADED, "%s %s fails", visible, spec->version_option);
+  finding_set(finding, DOCTOR_DEGRADED, "%.100s %s fails: %.120s", visible, spec->version_option,
+              line);
   finding_fix(finding, "run it by hand to see why");
   free(path);
   return NULL;
@@ -136,9 +137,10 @@ void probe_docker(const struct check *check, struct finding *finding) {
   finding_set(finding, DOCTOR_DEGRADED, "%.200s; the daemon does not answer", client);
   finding_fix(finding, "sudo systemctl start docker (and sudo usermod -aG docker $USER, which "
                        "is as good as giving root)");
+  bool failed;
   _cleanup_free_ char *server =
-      first_line_of((char *[]){path, "version", "--format", "{{.Server.Version}}", NULL});
-  if (server && *server)
+      first_line_of((char *[]){path, "version", "--format", "{{.Server.Version}}", NULL}, &failed);
+  if (!failed && *server)
     finding_set(finding, DOCTOR_OK, "%.160s; daemon %.60s", client, server);
 }
 
@@ -183,7 +185,7 @@ static bool can_raise_privilege(const char *path) {
 
 void probe_newuidmap(const struct check *check, struct finding *finding) {
   _cleanup_free_ char *path = probe_spec(check->argument, finding);
-  if (!path)
+  if (!path || geteuid() == 0) /* root maps ids without help */
     return;
   _cleanup_free_ char *name = own_name();
   if (!can_raise_privilege(path)) {

@@ -5,7 +5,6 @@
 
 #include <stdbool.h>
 #include <stddef.h>
-#include <sys/types.h>
 
 #include "doctor/doctor.h"
 
@@ -102,18 +101,14 @@ struct namespace_spec {
   const char *limit; /* the sysctl below user. that counts them */
 };
 
-struct mount_call_spec {
-  int (*try)(void); /* in a user and mount namespace; 0 or an errno */
-};
-
 struct filesystem_spec {
   const char *type, *options;
-  int namespaces;   /* besides user and mount */
-  bool may_be_seen; /* refused where the visible one is masked (proc, sysfs) */
+  int namespaces;            /* besides user and mount */
+  bool masked_in_containers; /* then a fresh one is refused (proc, sysfs) */
 };
 
 struct call_spec {
-  int (*try)(void); /* 0 or an errno */
+  int (*try)(void); /* 0 or an errno; mount calls run in a user and mount namespace */
 };
 
 struct notify_spec {
@@ -134,6 +129,6 @@ struct rlimit_spec {
 
 struct tool_spec {
   const char *name;
-  const char *version_option; /* NULL: it has none */
-  const char *apt, *dnf, *pacman;
+  const char *version_option;     /* NULL: it has none */
+  const char *apt, *dnf, *pacman; /* package names; NULL: not packaged there */
 };

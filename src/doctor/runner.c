@@ -15,7 +15,7 @@
 
 #include "doctor/probe.h"
 
-enum { AT_A_TIME = 16, PATIENCE_MS = 1500 };
+enum { AT_A_TIME = 16, PATIENCE_MS = 1500, DYING_MS = 100 };
 
 struct running {
   const struct check *check; /* NULL: free */
@@ -95,12 +95,16 @@ static void finish(struct running *running) {
 static void give_up(struct running *running) {
   kill(-running->pid, SIGKILL);
   kill(running->pid, SIGKILL);
-  waitpid(running->pid, NULL, WNOHANG);
+  /* The pipe hangs up as it dies; if it does not, it is stuck in the kernel and not waited for. */
+  bool died = poll(&(struct pollfd){.fd = running->pipe}, 1, DYING_MS) == 1;
+  waitpid(running->pid, NULL, died ? 0 : WNOHANG);
   struct finding *finding = running->finding;
   /* A probe says early what it knows: a tool that is there but does not answer is still there. */
-  if (finding->found[0])
+  if (finding->found[0]) {
     finding->state = DOCTOR_DEGRADED;
-  else
+    if (!finding->fix[0])
+      finding_fix(finding, "it does not answer: run it by hand to see why");
+  } else
     finding_set(finding, DOCTOR_RESTRICTED, "no answer within %d ms", PATIENCE_MS);
   close(running->pipe);
   running->check = NULL;

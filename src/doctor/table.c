@@ -21,7 +21,7 @@
   .argument = &(const struct namespace_spec){.flag = (new_flag), .limit = sysctl},                 \
   .fix = "boot a kernel built with CONFIG_" name "=y"
 #define MOUNT_CALL(function)                                                                       \
-  .probe = probe_mount_call, .argument = &(const struct mount_call_spec) {                         \
+  .probe = probe_mount_call, .argument = &(const struct call_spec) {                               \
     function                                                                                       \
   }
 #define CALL(function)                                                                             \
@@ -45,9 +45,11 @@
     __VA_ARGS__                                                                                    \
   }
 #define TOOL(...)                                                                                  \
-  .fix = "run it by hand: it does not answer", .argument = &(const struct tool_spec) {             \
+  .argument = &(const struct tool_spec) {                                                          \
     __VA_ARGS__                                                                                    \
   }
+#define PACKAGE(name) name, name, name
+#define INSTALL(what) "install " what " with the system's package manager"
 #define UNMASK(what)                                                                               \
   "start the container with --security-opt systempaths=unconfined (docker) or --security-opt "     \
   "unmask=" what " (podman)"
@@ -86,10 +88,10 @@ const struct check doctor_checks[] = {
      FILESYSTEM("tmpfs", "size=64k"),
      .fix = "in a container: --security-opt apparmor=unconfined, else CONFIG_TMPFS=y"},
     {"proc-mount", "mounts", "fresh /proc", "a /proc of the session only (else a weaker view)",
-     FILESYSTEM("proc", NULL, .namespaces = CLONE_NEWPID, .may_be_seen = true),
+     FILESYSTEM("proc", NULL, .namespaces = CLONE_NEWPID, .masked_in_containers = true),
      .fix = UNMASK("/proc/*")},
     {"sysfs-mount", "mounts", "fresh /sys", "a /sys of the session's network only",
-     FILESYSTEM("sysfs", NULL, .namespaces = CLONE_NEWNET, .may_be_seen = true),
+     FILESYSTEM("sysfs", NULL, .namespaces = CLONE_NEWNET, .masked_in_containers = true),
      .fix = UNMASK("/sys/*")},
     {"devpts-mount", "mounts", "devpts", "terminals of the session's own",
      FILESYSTEM("devpts", "newinstance,ptmxmode=0666,mode=620"),
@@ -127,7 +129,7 @@ const struct check doctor_checks[] = {
      NOTIFY(.add_descriptor = true), .fix = "boot Linux 5.14 or newer"},
     {"seccomp-wait-killable", "confinement", "seccomp WAIT_KILLABLE",
      "questions that survive signals", NOTIFY(SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV),
-     .fix = "boot Linux 6.0 or newer"},
+     .fix = "boot Linux 5.19 or newer"},
     {"seccomp-sync-wake-up", "confinement", "seccomp SYNC_WAKE_UP", "fast answers without FUSE",
      NOTIFY(.sync_wake_up = true), .fix = "boot Linux 6.6 or newer"},
     {"landlock", "confinement", "Landlock", "a second wall; the only one without namespaces",
@@ -180,32 +182,33 @@ const struct check doctor_checks[] = {
     {"container", "places", "inside a container", "understanding the rows above",
      .probe = probe_container, .fix = "nothing to fix"},
 
-    /* tools */
+    /* tools: the fix here is for machines whose package manager we do not know */
     {"git", "tools", "git", "protecting hooks and configuration of repositories",
-     .probe = probe_tool, TOOL("git", "--version", "git")},
+     .probe = probe_tool, .fix = INSTALL("git"), TOOL("git", "--version", PACKAGE("git"))},
     {"bwrap", "tools", "bubblewrap", "--backend bwrap", .probe = probe_tool,
-     TOOL("bwrap", "--version", "bubblewrap")},
-    {"podman", "tools", "podman", "--backend podman", .probe = probe_tool,
-     TOOL("podman", "--version", "podman")},
+     .fix = INSTALL("bubblewrap"), TOOL("bwrap", "--version", PACKAGE("bubblewrap"))},
+    {"podman", "tools", "podman", "--backend podman", .probe = probe_tool, .fix = INSTALL("podman"),
+     TOOL("podman", "--version", PACKAGE("podman"))},
     {"docker", "tools", "docker", "--backend docker", .probe = probe_docker,
-     TOOL("docker", "--version", "docker.io", .dnf = "moby-engine", .pacman = "docker")},
+     .fix = INSTALL("docker"), TOOL("docker", "--version", "docker.io", "moby-engine", "docker")},
     {"firejail", "tools", "firejail", "--backend firejail", .probe = probe_firejail,
-     TOOL("firejail", "--version", "firejail")},
+     .fix = INSTALL("firejail"), TOOL("firejail", "--version", PACKAGE("firejail"))},
     {"nsjail", "tools", "nsjail", "--backend nsjail", .probe = probe_tool,
-     TOOL("nsjail", NULL, "nsjail")},
-    {"qemu", "tools", "qemu-system", "--vm", .probe = probe_qemu,
-     TOOL(NULL, "--version", "qemu-system", .dnf = "qemu-kvm", .pacman = "qemu-base")},
+     .fix = "build it from https://github.com/google/nsjail", TOOL("nsjail", NULL)},
+    {"qemu", "tools", "qemu-system", "--vm", .probe = probe_qemu, .fix = INSTALL("qemu-system"),
+     TOOL(NULL, "--version", "qemu-system", "qemu-kvm", "qemu-base")},
     {"slirp4netns", "tools", "slirp4netns", "network.driver: slirp4netns", .probe = probe_tool,
-     TOOL("slirp4netns", "--version", "slirp4netns")},
+     .fix = INSTALL("slirp4netns"), TOOL("slirp4netns", "--version", PACKAGE("slirp4netns"))},
     {"pasta", "tools", "pasta", "network.driver: pasta", .probe = probe_tool,
-     TOOL("pasta", "--version", "passt")},
+     .fix = INSTALL("passt"), TOOL("pasta", "--version", PACKAGE("passt"))},
     {"nft", "tools", "nft", "looking at a filtered network by hand", .probe = probe_tool,
-     TOOL("nft", "--version", "nftables")},
+     .fix = INSTALL("nftables"), TOOL("nft", "--version", PACKAGE("nftables"))},
     {"runsc", "tools", "gVisor (runsc)", "the runsc runtime of podman and docker",
-     .probe = probe_tool, TOOL("runsc", "--version", "runsc")},
+     .probe = probe_tool, .fix = "install it as https://gvisor.dev/docs/user_guide/install/ says",
+     TOOL("runsc", "--version", .apt = "runsc")},
     {"newuidmap", "tools", "newuidmap", "several users inside (--containers)",
-     .probe = probe_newuidmap,
-     TOOL("newuidmap", NULL, "uidmap", .dnf = "shadow-utils", .pacman = "shadow")},
+     .probe = probe_newuidmap, .fix = INSTALL("newuidmap"),
+     TOOL("newuidmap", NULL, "uidmap", "shadow-utils", "shadow")},
 };
 
 const size_t doctor_check_count = ARRAY_SIZE(doctor_checks);

@@ -16,9 +16,11 @@ static const struct userns_explanation explanations[USERNS_REASON_COUNT] = {
     [USERNS_WORKS] = {DOCTOR_OK, "works", NULL},
     [USERNS_LIMIT_ZERO] = {DOCTOR_RESTRICTED, "user.max_user_namespaces is 0",
                            SET_FOR_GOOD("user.max_user_namespaces", "15000")},
-    [USERNS_LIMIT_REACHED] = {DOCTOR_RESTRICTED,
-                              "the limit user.max_user_namespaces is used up, here or further out",
-                              SET_FOR_GOOD("user.max_user_namespaces", "60000")},
+    [USERNS_LIMIT_REACHED] =
+        {DOCTOR_RESTRICTED,
+         "the limit user.max_user_namespaces is used up, here or further out, or they "
+         "are nested 32 deep already",
+         SET_FOR_GOOD("user.max_user_namespaces", "60000")},
     [USERNS_TOO_DEEP] = {DOCTOR_RESTRICTED, "user namespaces are already nested 32 deep",
                          "start from fewer nested containers"},
     [USERNS_CLONE_SYSCTL] = {DOCTOR_RESTRICTED, "kernel.unprivileged_userns_clone is 0",
