@@ -129,11 +129,14 @@ int doctor_explain_userns(struct sb_error *error) {
     facts.stage = USERNS_CREATE;
     facts.errnum = given;
   }
-  const struct userns_explanation *explanation = userns_explain(userns_judge(&facts));
-  if (facts.stage == USERNS_CREATED_AND_USED)
+  enum userns_reason reason = userns_judge(&facts);
+  const struct userns_explanation *explanation = userns_explain(reason);
+  if (reason == USERNS_WORKS)
     return sb_fail(error, SB_CODE_SYSTEM, 0,
                    "cannot start the sandbox, though a user namespace can be made");
-  sb_fail(error, SB_CODE_UNSUPPORTED, facts.errnum, "cannot make a user namespace: %s",
-          explanation->why);
+  /* "No space left on device" would only confuse once the true reason is known. */
+  sb_fail(error, SB_CODE_UNSUPPORTED, reason == USERNS_UNKNOWN ? facts.errnum : 0,
+          "cannot make a user namespace: %s", explanation->why);
+  error->errnum = facts.errnum;
   return sb_hint(error, "%s", explanation->fix);
 }

@@ -282,7 +282,9 @@ static void test_explaining_always_says_something(void **state) {
   _cleanup_error_ struct sb_error error = {.errnum = ENOSPC};
   assert_int_equal(doctor_explain_userns(&error), -1);
   assert_non_null(strstr(error.message, "cannot make a user namespace"));
+  assert_null(strstr(error.message, "No space left"));
   assert_non_null(error.hint);
+  assert_int_not_equal(error.errnum, 0); /* another one where there are no user namespaces */
 }
 
 static const struct CMUnitTest tests[] = {
