@@ -9,7 +9,3 @@ static int not_yet(const struct invocation *invocation) {
 
 const struct verb policy_verb = {
     .name = "policy", .synopsis = "...", .summary = "show and check the policy", .run = not_yet};
-const struct verb doctor_verb = {.name = "doctor",
-                                 .synopsis = "...",
-                                 .summary = "show what this machine can do",
-                                 .run = not_yet};

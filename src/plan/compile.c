@@ -45,6 +45,23 @@ char *compile_reason(const struct rule *rule) {
   return xasprintf("%s %s (%s)", rule_kind_name(rule->kind), written, origin);
 }
 
+bool compile_unprotected(const struct compiler *compiler, const char *path) {
+  const struct policy *policy = compiler->policy;
+  for (size_t i = 0; compiler->unprotects && i < policy->rule_count; i++) {
+    if (policy->rules[i].kind == RULE_UNPROTECT && rule_matches(&policy->rules[i], path))
+      return true;
+  }
+  return false;
+}
+
+static bool has_unprotect(const struct policy *policy) {
+  for (size_t i = 0; i < policy->rule_count; i++) {
+    if (policy->rules[i].kind == RULE_UNPROTECT)
+      return true;
+  }
+  return false;
+}
+
 bool compile_covered(const struct strv *list, const char *path) {
   STRV_FOREACH(item, list) {
     if (path_is_under(path, *item))
@@ -170,7 +187,12 @@ int plan_compile(const struct plan_request *request, struct plan *ret_plan,
                  struct sb_error *error) {
   struct plan plan = {0};
   struct compiler compiler = {
-      .request = request, .policy = request->policy, .host = request->host, .plan = &plan};
+      .request = request,
+      .policy = request->policy,
+      .host = request->host,
+      .plan = &plan,
+      .unprotects = has_unprotect(request->policy),
+  };
   int result = refuse_unsupported(request->policy, error);
   if (result == 0)
     result = compile_parts(&compiler, error);

@@ -23,6 +23,7 @@ struct compiler {
   struct plan *plan;
   struct found_list hidden; /* what hide rules name and what exists */
   struct found_list globbed; /* what globs of other kinds match */
+  bool unprotects;          /* there is any `unprotect` rule: most policies have none */
   struct strv writable;     /* canonical paths that are writable host objects, parents first */
   struct strv overlaid;     /* canonical paths under overlays */
   struct strv shown;        /* canonical paths bound read-only */
@@ -52,6 +53,9 @@ void compile_private_object(struct compiler *compiler, const char *source, bool 
 
 /* "write ~/x (FILE:LINE:COLUMN)": why an operation is there. New string. */
 char *compile_reason(const struct rule *rule);
+
+/* True if an `unprotect` covers the path. */
+bool compile_unprotected(const struct compiler *compiler, const char *path);
 
 /* True if the path is one of the list or below one. */
 bool compile_covered(const struct strv *list, const char *path);

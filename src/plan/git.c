@@ -40,18 +40,10 @@ static char *read_line_of(const char *folder, const char *name) {
 
 /* ---- what is protected in one git folder ---- */
 
-static bool is_unprotected(const struct policy *policy, const char *path) {
-  for (size_t i = 0; i < policy->rule_count; i++) {
-    if (policy->rules[i].kind == RULE_UNPROTECT && rule_matches(&policy->rules[i], path))
-      return true;
-  }
-  return false;
-}
-
 static int protect_name(struct compiler *compiler, const char *git, const char *name, bool reserve,
                         const char *content, struct sb_error *error) {
   _cleanup_free_ char *path = path_join(git, name);
-  if (is_unprotected(compiler->policy, path))
+  if (compile_unprotected(compiler, path))
     return 0;
   return compile_protect(compiler, path, reserve, content,
                          "git: decides what your own git executes", error);

@@ -151,8 +151,22 @@ static bool visit(void *context, const struct walk_entry *entry) {
   return !(group->only_builtin && entry->type == DT_DIR && is_bulk(entry->name));
 }
 
+/* The built-in globs look for secrets of a project. Where the caller stands in no project (in the
+ * home folder, or in "/") they would search the whole machine. */
+static bool is_out_of_place(const struct group *group) {
+  const struct compiler *compiler = group->compiler;
+  const char *project = compiler->host->project;
+  return group->only_builtin && strcmp(group->folder, project) == 0 &&
+         policy_decide(compiler->policy, project, ACCESS_WRITE).verdict != VERDICT_ALLOW;
+}
+
 static void walk_group(struct group *group, const struct inode_set *secrets) {
   struct stat status;
+  if (is_out_of_place(group)) {
+    strv_add(&group->compiler->plan->notes,
+             "not in a project: built-in patterns such as **/.env were not searched for");
+    return;
+  }
   if (stat(group->folder, &status) < 0)
     return;
   if (group->hides && secrets->count > 0 && status.st_dev == secrets->device)

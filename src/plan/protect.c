@@ -130,15 +130,10 @@ int compile_protect(struct compiler *compiler, const char *path, bool reserve_mi
   return 0;
 }
 
-static bool is_protected(const struct compiler *compiler, const struct rule *rule) {
-  struct decision decision = policy_decide(compiler->policy, rule->pattern, ACCESS_WRITE);
-  return decision.verdict != VERDICT_ALLOW;
-}
-
 int compile_protections(struct compiler *compiler, struct sb_error *error) {
   for (size_t i = 0; i < compiler->policy->rule_count; i++) {
     const struct rule *rule = &compiler->policy->rules[i];
-    if (rule->kind != RULE_PROTECT || rule->is_glob || !is_protected(compiler, rule))
+    if (rule->kind != RULE_PROTECT || rule->is_glob || compile_unprotected(compiler, rule->pattern))
       continue;
     _cleanup_free_ char *why = compile_reason(rule);
     if (compile_protect(compiler, rule->pattern, !rule->if_present_only, NULL, why, error) < 0)

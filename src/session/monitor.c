@@ -27,6 +27,8 @@ struct monitor {
   struct placeholders placeholders;
   sigset_t original_mask;
   int signals; /* signalfd */
+  bool announced;
+  int abandoned; /* the signal that ended the start */
   bool over;
 };
 
@@ -88,7 +90,19 @@ static void stop_with_workload(struct monitor *monitor) {
   engine_send(&monitor->engine, MESSAGE_CONTINUE, 0);
 }
 
+/* Before there is a workload, a signal that would have ended us ends the start. */
+static void abandon(struct monitor *monitor, int signal) {
+  if (signal == SIGWINCH || signal == SIGCONT || signal == SIGTSTP)
+    return;
+  monitor->over = true;
+  monitor->abandoned = signal;
+}
+
 static void handle_signal(struct monitor *monitor, int signal) {
+  if (!monitor->result->started) {
+    abandon(monitor, signal);
+    return;
+  }
   for (size_t i = 0; i < ARRAY_SIZE(forwarded); i++) {
     if (forwarded[i].signal == signal)
       engine_send(&monitor->engine, forwarded[i].kind, signal);
@@ -109,7 +123,23 @@ static void read_signals(struct monitor *monitor) {
 
 /* ---- messages of the session's init ---- */
 
+/* Says aloud what the kernel refused, before the workload can print anything. */
+static void announce(struct monitor *monitor) {
+  const struct start_report *report = monitor->request->report;
+  if (monitor->announced)
+    return;
+  monitor->announced = true;
+  if (report->weaker_proc)
+    monitor->request->notice(monitor->request->notice_context,
+                             "weaker nested mode: this container does not allow a /proc of our "
+                             "own; process names outside are visible, Landlock keeps them closed");
+  if (report->weaker_sysfs)
+    monitor->request->notice(monitor->request->notice_context,
+                             "weaker nested mode: /sys is the container's, read-only");
+}
+
 static void on_terminal(struct monitor *monitor, int master) {
+  announce(monitor);
   terminal_connect(&monitor->terminal, master);
   engine_send(&monitor->engine, MESSAGE_GO, 0);
 }
@@ -127,6 +157,7 @@ static void read_message(struct monitor *monitor) {
     on_terminal(monitor, fd);
     return;
   case MESSAGE_STARTED:
+    announce(monitor);
     monitor->result->started = true;
     return;
   case MESSAGE_STOPPED:
@@ -150,11 +181,8 @@ static void supervise(struct monitor *monitor) {
     if (poll(watched, ARRAY_SIZE(watched), -1) < 0)
       continue;
     terminal_relay(&monitor->terminal, watched + 2);
-    /* Signals count only once the workload is there to get them; they wait in the kernel. */
-    if (watched[1].revents && monitor->result->started)
+    if (watched[1].revents)
       read_signals(monitor);
-    else if (watched[1].revents)
-      break;
     if (watched[0].revents)
       read_message(monitor);
   }
@@ -185,6 +213,10 @@ static int conclude(struct monitor *monitor, struct sb_error *error) {
   const struct start_report *report = monitor->request->report;
   result->weaker_proc = report->weaker_proc;
   result->weaker_sysfs = report->weaker_sysfs;
+  if (monitor->abandoned) {
+    result->exit_code = 128 + monitor->abandoned;
+    return 0;
+  }
   if (report->failed != STEP_NONE)
     return engine_explain(&monitor->engine, &result->exit_code, error);
   if (!report->workload_done) {
@@ -212,12 +244,11 @@ int session_run(const struct session_request *request, struct session_result *re
   placeholders_recover(request->host);
 
   int result = start(&monitor, error);
-  if (result == 0) {
+  if (result == 0)
     supervise(&monitor);
-    terminal_drain(&monitor.terminal);
-  }
   struct engine ended = monitor.engine; /* engine_destroy forgets the plan and the report */
   engine_destroy(&monitor.engine);
+  terminal_drain(&monitor.terminal); /* now that nobody is left to write more */
   terminal_restore(&monitor.terminal);
   placeholders_remove(&monitor.placeholders);
   if (result == 0) {

@@ -79,18 +79,15 @@ static int make_at(int parent, const char *name, const char *content) {
   return file_write_all(fd, content, strlen(content));
 }
 
-static bool still_named(int parent, const char *name, int fd) {
-  struct stat held, named;
-  return fstat(fd, &held) == 0 && fstatat(parent, name, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
-         held.st_dev == named.st_dev && held.st_ino == named.st_ino;
+/* Removed folders and files have no name left. */
+static bool is_removed(int fd) {
+  struct stat status;
+  return fstat(fd, &status) < 0 || status.st_nlink == 0;
 }
 
 /* Makes it or joins one that another session holds. The lock is taken after the name was opened,
  * so the other session may have removed it in between: then once more. */
-static int make_and_hold(struct placeholder *placeholder) {
-  _cleanup_close_ int parent = open_parent(placeholder->path);
-  if (parent < 0)
-    return -errno;
+static int make_and_hold(struct placeholder *placeholder, int parent) {
   const char *name = path_base(placeholder->path);
   for (int attempt = 0; attempt < 100; attempt++) {
     int result = make_at(parent, name, placeholder->content);
@@ -99,14 +96,49 @@ static int make_and_hold(struct placeholder *placeholder) {
     if (result == -EEXIST && !matches_at(parent, name, placeholder->content))
       return -EEXIST;
     _cleanup_close_ int fd = openat(parent, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-    if (fd < 0)
-      continue;
-    if (flock(fd, LOCK_SH) == 0 && still_named(parent, name, fd)) {
+    if (fd >= 0 && flock(fd, LOCK_SH) == 0 && !is_removed(fd)) {
       placeholder->fd = steal_fd(&fd);
       return 0;
     }
   }
   return -EAGAIN;
+}
+
+/* Nearly all placeholders of a session lie in one folder: it is opened once. */
+struct parent {
+  const char *path; /* of a placeholder in it */
+  int fd;
+};
+
+static int parent_of(struct parent *parent, const char *path) {
+  size_t length = (size_t)(path_base(path) - path);
+  if (parent->fd >= 0 && parent->path && strncmp(parent->path, path, length) == 0 &&
+      !strchr(parent->path + length, '/'))
+    return parent->fd;
+  if (parent->fd >= 0)
+    close(parent->fd);
+  parent->path = path;
+  parent->fd = open_parent(path);
+  return parent->fd;
+}
+
+static void close_parent(struct parent *parent) {
+  if (parent->fd >= 0)
+    close(parent->fd);
+}
+#define _cleanup_parent_ __attribute__((cleanup(close_parent)))
+
+/* Ours, held by nobody else and still as we made it: a folder that is not empty does not go. */
+static void release(struct placeholder *placeholder, int parent) {
+  const char *name = path_base(placeholder->path);
+  struct stat held, named;
+  bool last = flock(placeholder->fd, LOCK_EX | LOCK_NB) == 0;
+  bool same = fstat(placeholder->fd, &held) == 0 &&
+              fstatat(parent, name, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
+              held.st_dev == named.st_dev && held.st_ino == named.st_ino;
+  bool unchanged = !placeholder->content || has_content(parent, name, placeholder->content);
+  if (last && same && unchanged)
+    unlinkat(parent, name, placeholder->content ? 0 : AT_REMOVEDIR);
 }
 
 static void remove_unless_held(const char *path, const char *content) {
@@ -234,8 +266,10 @@ int placeholders_create(struct placeholders *ret_placeholders, const struct plan
     placeholders_remove(&made);
     return -1;
   }
+  _cleanup_parent_ struct parent parent = {.fd = -1};
   for (size_t i = 0; i < made.count; i++) {
-    int result = make_and_hold(&made.items[i]);
+    int fd = parent_of(&parent, made.items[i].path);
+    int result = fd < 0 ? -errno : make_and_hold(&made.items[i], fd);
     if (result == 0)
       continue;
     _cleanup_free_ char *path = escape_string(made.items[i].path);
@@ -249,14 +283,18 @@ int placeholders_create(struct placeholders *ret_placeholders, const struct plan
 }
 
 void placeholders_remove(struct placeholders *placeholders) {
-  for (size_t i = 0; i < placeholders->count; i++) {
+  _cleanup_parent_ struct parent parent = {.fd = -1};
+  /* Backwards: what was made inside another placeholder's neighbour goes first. */
+  for (size_t i = placeholders->count; i-- > 0;) {
     struct placeholder *placeholder = &placeholders->items[i];
     if (placeholder->fd >= 0) {
+      release(placeholder, parent_of(&parent, placeholder->path));
       close(placeholder->fd);
-      remove_unless_held(placeholder->path, placeholder->content);
     }
-    free(placeholder->path);
-    free(placeholder->content);
+  }
+  for (size_t i = 0; i < placeholders->count; i++) {
+    free(placeholders->items[i].path);
+    free(placeholders->items[i].content);
   }
   free(placeholders->items);
   if (placeholders->journal && placeholders->journal_fd >= 0)
