@@ -14,15 +14,12 @@
 
 const struct protected_name protected_table[] = {
     /* git runs these at the person's next command. Other layouts (a .git file, worktrees, modules,
-     * bare repositories) are found by code, not by name. */
+     * bare repositories) are found by code, not by name: whole folders there would stop commits. */
     {".git/hooks", "git runs hooks"},
     {".git/config", "git runs programs named in its configuration"},
     {".git/config.worktree", "git runs programs named in its configuration"},
     {".git/info/attributes", "attributes choose filter programs"},
-    {".git/modules", "configuration and hooks of submodules", IF_PRESENT},
-    {".git/worktrees", "configuration of worktrees", IF_PRESENT},
     {".git/commondir", "points git at another configuration"},
-    {".git/objects/info/alternates", "points git at another object store", IF_PRESENT},
     /* Only `git submodule`, which a person runs, reads it; but where it is, it is trusted. */
     {".gitmodules", "addresses and update commands of submodules", IF_PRESENT},
     {".husky", "git runs hooks", IF_PRESENT},
@@ -44,7 +41,6 @@ const struct protected_name protected_table[] = {
     {".vimrc", "vim runs it where exrc is set", IF_PRESENT},
     {".dir-locals.el", "Emacs evaluates it", IF_PRESENT},
     {".dir-locals-2.el", "Emacs evaluates it", IF_PRESENT},
-    {".sublime-project", "Sublime Text build commands", IF_PRESENT},
 
     /* AI tools start servers and hooks from these */
     {".mcp.json", "agents start the servers it names"},
