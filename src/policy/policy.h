@@ -39,6 +39,7 @@ enum rule_kind {
 struct rule {
   enum rule_kind kind;
   const char *pattern;  /* absolute, expanded, normalised, resolved; literal path or glob */
+  size_t length;        /* of the pattern; deciding compares it with hundreds of rules */
   bool is_glob;         /* has *, ? or [ ; `**` crosses folders */
   bool if_present_only; /* RULE_PROTECT: no placeholder is needed while the name does not exist */
   bool has_exceptions;  /* built-in secret globs: secret_exceptions are not covered */

@@ -16,8 +16,10 @@
 
 struct rule *rules_push(struct policy *policy, const struct rule *rule) {
   ARRAY_GROW(policy->rules, policy->rule_count);
-  policy->rules[policy->rule_count] = *rule;
-  return &policy->rules[policy->rule_count++];
+  struct rule *place = &policy->rules[policy->rule_count++];
+  *place = *rule;
+  place->length = strlen(rule->pattern);
+  return place;
 }
 
 /* ---- resolving ---- */
