@@ -218,7 +218,7 @@ struct protected_name {
   const char *name; /* relative to a writable place: ".git/hooks", ".mcp.json" */
   const char *why;
   bool if_present_only; /* creating it would not make a host tool run anything by itself */
-  bool at_home;         /* in the home folder never creatable, whatever if_present_only says */
+  bool at_home; /* in the home folder never creatable; elsewhere only guarded with the above */
 };
 extern const struct protected_name protected_table[]; /* ends with a NULL name */
 

@@ -204,6 +204,8 @@ static void test_writable_home_guards_start_up_files(void **state) {
       policy_add_flag(policy, &context, RULE_WRITE, "/nohome", "/nohome", "--rw", &error), 0);
   assert_false(find(policy, "/nohome/u/.bashrc")->if_present_only);
   assert_true(find(policy, "/nohome/.bashrc")->if_present_only);
+  assert_null(find(policy, "/nohome/.local/bin"));
+  assert_false(find(policy, "/nohome/u/.local/bin")->if_present_only);
   static const struct expectation rows[] = {
       {"/nohome/u/.bashrc", ACCESS_WRITE, VERDICT_DENY},
       {"/nohome/u/notes", ACCESS_WRITE, VERDICT_ALLOW},
