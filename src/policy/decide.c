@@ -35,16 +35,24 @@ static bool is_exception(const char *path) {
   return false;
 }
 
+/* path_is_under, with the lengths known: nearly every rule is refused by one byte. */
+static bool literal_covers(const struct rule *rule, const char *path, size_t path_length) {
+  if (rule->length <= 1)
+    return path_is_under(path, rule->pattern);
+  return path_length >= rule->length && (path[rule->length] == '/' || path[rule->length] == '\0') &&
+         memcmp(path, rule->pattern, rule->length) == 0;
+}
+
 /* How deep the rule reaches into the path, -1 if it does not cover it. */
-static ssize_t match_depth(const struct rule *rule, const char *path) {
+static ssize_t match_depth(const struct rule *rule, const char *path, size_t path_length) {
   if (!rule->is_glob)
-    return path_is_under(path, rule->pattern) ? (ssize_t)path_depth(rule->pattern) : -1;
+    return literal_covers(rule, path, path_length) ? (ssize_t)path_depth(rule->pattern) : -1;
   ssize_t depth = glob_match_depth(rule->pattern, path);
   return depth >= 0 && rule->has_exceptions && is_exception(path) ? -1 : depth;
 }
 
 bool rule_matches(const struct rule *rule, const char *path) {
-  return match_depth(rule, path) >= 0;
+  return match_depth(rule, path, strlen(path)) >= 0;
 }
 
 static int compare(long a, long b) {
@@ -72,11 +80,12 @@ static int compare_candidates(const struct candidate *a, const struct candidate 
 /* The rule of these kinds that decides about the path, or NULL. */
 static const struct rule *best_rule(const struct policy *policy, const char *path, unsigned kinds) {
   struct candidate best = {0};
+  size_t path_length = strlen(path);
   for (size_t i = 0; i < policy->rule_count; i++) {
     const struct rule *rule = &policy->rules[i];
     if (!(kinds & KIND(rule->kind)))
       continue;
-    struct candidate candidate = {.rule = rule, .depth = match_depth(rule, path)};
+    struct candidate candidate = {.rule = rule, .depth = match_depth(rule, path, path_length)};
     if (candidate.depth >= 0 && (!best.rule || compare_candidates(&candidate, &best) > 0))
       best = candidate;
   }

@@ -25,6 +25,11 @@ struct compiled {
   uint64_t literal;  /* which have no wildcard and no backslash */
 };
 
+/* Compared by hand: a library call per byte would be half of the time to start. */
+static bool is_wildcard(char byte) {
+  return byte == '*' || byte == '?' || byte == '[';
+}
+
 /* ---- within one component ---- */
 
 /* One character: a UTF-8 code point, or one byte where the name is not UTF-8. */
@@ -118,7 +123,7 @@ static bool is_crossing(const struct component *component) {
 
 static bool has_special(const struct component *component) {
   for (size_t i = 0; i < component->length; i++)
-    if (strchr("*?[\\", component->text[i]))
+    if (is_wildcard(component->text[i]) || component->text[i] == '\\')
       return true;
   return false;
 }
@@ -287,7 +292,7 @@ bool glob_has_wildcards(const char *pattern) {
   for (const char *at = pattern; *at; at++) {
     if (*at == '\\' && at[1])
       at++;
-    else if (strchr("*?[", *at))
+    else if (is_wildcard(*at))
       return true;
   }
   return false;
@@ -297,7 +302,7 @@ char *glob_escape(const char *literal) {
   struct text text = {0};
   text_append(&text, "");
   for (const char *at = literal; *at; at++) {
-    if (strchr("*?[\\", *at))
+    if (is_wildcard(*at) || *at == '\\')
       text_append_char(&text, '\\');
     text_append_char(&text, *at);
   }

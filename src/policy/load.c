@@ -144,7 +144,8 @@ static int parse_text(const struct load *load, const struct schema_key *key,
   const char *problem = key->check ? key->check(node->text) : NULL;
   if (problem) {
     _cleanup_free_ char *value = escape_string(node->text);
-    return fail(load, node, "%s: '%s' %s", key->name, value, problem);
+    fail(load, node, "%s: '%s' %s", key->name, value, problem);
+    return sb_hint(load->error, "%s takes %s", key->name, key->help);
   }
   ret->text = node->text;
   return 0;
@@ -221,7 +222,9 @@ static int add_to_list(const struct load *load, const struct schema_key *key,
 static int load_item(const struct load *load, const struct schema_key *key,
                      const struct node *node) {
   struct schema_value value;
-  if (node->type != NODE_SCALAR || is_null(node)) {
+  /* YAML reads ~ as null, but among paths everybody means the home folder. */
+  bool home = key->type == SCHEMA_RULES && node->type == NODE_SCALAR && *node->text == '~';
+  if (node->type != NODE_SCALAR || (is_null(node) && !home)) {
     fail(load, node, "an entry of %s must be text, not %s", key->name,
          node->type == NODE_SCALAR ? "null" : node_type_name(node));
     return sb_hint(load->error, "write one text per entry, in quotes if needed");

@@ -39,6 +39,7 @@ enum rule_kind {
 struct rule {
   enum rule_kind kind;
   const char *pattern;  /* absolute, expanded, normalised, resolved; literal path or glob */
+  size_t length;        /* of the pattern; deciding compares it with hundreds of rules */
   bool is_glob;         /* has *, ? or [ ; `**` crosses folders */
   bool if_present_only; /* RULE_PROTECT: no placeholder is needed while the name does not exist */
   bool has_exceptions;  /* built-in secret globs: secret_exceptions are not covered */
@@ -217,7 +218,7 @@ struct protected_name {
   const char *name; /* relative to a writable place: ".git/hooks", ".mcp.json" */
   const char *why;
   bool if_present_only; /* creating it would not make a host tool run anything by itself */
-  bool at_home;         /* in the home folder never creatable, whatever if_present_only says */
+  bool at_home; /* in the home folder never creatable; elsewhere only guarded with the above */
 };
 extern const struct protected_name protected_table[]; /* ends with a NULL name */
 

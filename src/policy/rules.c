@@ -16,8 +16,10 @@
 
 struct rule *rules_push(struct policy *policy, const struct rule *rule) {
   ARRAY_GROW(policy->rules, policy->rule_count);
-  policy->rules[policy->rule_count] = *rule;
-  return &policy->rules[policy->rule_count++];
+  struct rule *place = &policy->rules[policy->rule_count++];
+  *place = *rule;
+  place->length = strlen(rule->pattern);
+  return place;
 }
 
 /* ---- resolving ---- */
@@ -167,6 +169,8 @@ static void protect_folder(struct policy *policy, const struct policy_context *c
   bool work = home || strcmp(folder, context->project) == 0 || is_work_tree(folder);
   const char *prefix = arena_concat(&policy->strings, strcmp(folder, "/") ? folder : "", "/");
   for (const struct protected_name *name = protected_table; name->name; name++) {
+    if (name->at_home && !name->if_present_only && !home)
+      continue;
     bool creatable = !work || (name->if_present_only && !(home && name->at_home));
     rules_push(policy, &(struct rule){.kind = RULE_PROTECT,
                                       .pattern = arena_concat(&policy->strings, prefix, name->name),
@@ -187,17 +191,43 @@ void rules_protect_place(struct policy *policy, const struct policy_context *con
 
 /* ---- resolving the built-in rules, on request ---- */
 
+/* Folders already resolved: hundreds of rules share a few dozen of them. */
+struct resolved_folders {
+  struct strv named, resolved;
+};
+
+static const char *resolve_folder(struct resolved_folders *folders, const char *folder) {
+  for (size_t i = 0; i < folders->named.count; i++)
+    if (strcmp(folders->named.items[i], folder) == 0)
+      return folders->resolved.items[i];
+  strv_add(&folders->named, folder);
+  strv_take(&folders->resolved, resolve_existing_part(folder));
+  return folders->resolved.items[folders->resolved.count - 1];
+}
+
+/* One lstat for each name, a full resolution only for links. New string. */
+static char *resolve_in_folder(struct resolved_folders *folders, const char *path) {
+  _cleanup_free_ char *folder = path_parent(path);
+  _cleanup_free_ char *name = path_join(resolve_folder(folders, folder), path_base(path));
+  struct stat status;
+  bool is_link = lstat(name, &status) == 0 && S_ISLNK(status.st_mode);
+  return is_link ? resolve_existing_part(name) : steal_pointer(name);
+}
+
 void policy_resolve(struct policy *policy) {
   if (policy->resolved)
     return;
   policy->resolved = true;
+  struct resolved_folders folders = {0};
   size_t count = policy->rule_count;
   for (size_t i = 0; i < count; i++) {
     struct rule rule = policy->rules[i];
     if (rule.origin.store != STORE_BUILTIN || rule.is_glob || gives_access(rule.kind))
       continue;
-    _cleanup_free_ char *resolved = resolve_existing_part(rule.pattern);
+    _cleanup_free_ char *resolved = resolve_in_folder(&folders, rule.pattern);
     if (strcmp(resolved, rule.pattern) != 0)
       push_copy(policy, &rule, resolved);
   }
+  strv_clear(&folders.named);
+  strv_clear(&folders.resolved);
 }

@@ -292,7 +292,6 @@ const struct secret secret_table[] = {
     {"**/.vault_pass", "Ansible vault password"},
     {"**/.vault_pass.txt", "Ansible vault password"},
     {"**/secrets.auto.tfvars", "Terraform secrets"},
-    {"**/.terraform.d/credentials.tfrc.json", "Terraform Cloud token"},
     {0},
 };
 

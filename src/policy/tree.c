@@ -40,12 +40,13 @@ static yaml_mark_t mark_of_offset(const struct builder *builder, size_t offset) 
 }
 
 static bool line_has_tab(const struct builder *builder, size_t line) {
-  const char *at = builder->data;
-  for (; line > 0 && at; line--) {
-    at = strchr(at, '\n');
-    at = at ? at + 1 : NULL;
+  const char *at = builder->data, *end = builder->data + builder->length;
+  for (; line > 0 && at < end; line--) {
+    const char *newline = memchr(at, '\n', (size_t)(end - at));
+    at = newline ? newline + 1 : end;
   }
-  return at && memchr(at, '\t', strcspn(at, "\n"));
+  const char *newline = memchr(at, '\n', (size_t)(end - at));
+  return memchr(at, '\t', (size_t)((newline ? newline : end) - at));
 }
 
 static int fail_parser(struct builder *builder) {

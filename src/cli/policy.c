@@ -1,0 +1,320 @@
+/* sandbox policy: show, check, explain and trust. Reads policy and prints; only `trust` writes, and
+ * only the user's own list. stdout carries the answer, stderr the warnings. */
+#include <string.h>
+
+#include "cli/cli.h"
+#include "core/alloc.h"
+#include "core/cleanup.h"
+#include "core/escape.h"
+#include "core/file.h"
+#include "core/json.h"
+#include "core/path.h"
+#include "core/text.h"
+#include "plan/project.h"
+#include "policy/policy.h"
+
+enum policy_option { OPTION_JSON, OPTION_WRITE, OPTION_LIST, OPTION_REVOKE };
+
+static const struct option_spec policy_options[] = {
+    {OPTION_JSON, "json", 0, ARGUMENT_NONE, NULL, "print JSON on standard output", COMPLETE_NONE,
+     NULL},
+    {OPTION_WRITE, "write", 'w', ARGUMENT_NONE, NULL, "explain: ask about writing, not reading",
+     COMPLETE_NONE, NULL},
+    {OPTION_LIST, "list", 0, ARGUMENT_NONE, NULL, "trust: list what is trusted", COMPLETE_NONE,
+     NULL},
+    {OPTION_REVOKE, "revoke", 0, ARGUMENT_NONE, NULL, "trust: forget this project", COMPLETE_NONE,
+     NULL},
+    {0},
+};
+
+/* What every sub-verb works with. */
+struct request {
+  const struct invocation *invocation;
+  const struct policy_context *context;
+  const char *cwd;
+  const char *operand; /* after the sub-verb, or NULL */
+  struct sb_error *error;
+};
+
+static int print_json(json_t *value) {
+  _cleanup_free_ char *line = json_line(value);
+  json_decref(value);
+  return cli_print(line);
+}
+
+static bool wants_json(const struct request *request) {
+  return invocation_has(request->invocation, OPTION_JSON);
+}
+
+static void warn_ignored(const struct policy *policy) {
+  STRV_FOREACH (sentence, &policy->ignored)
+    cli_warn("%s", *sentence);
+}
+
+/* ---- show ---- */
+
+static int run_show(const struct request *request) {
+  _cleanup_policy_ struct policy *policy = NULL;
+  if (policy_load(request->context, &policy, request->error) < 0)
+    return -1;
+  if (wants_json(request))
+    return print_json(policy_to_json(policy));
+  _cleanup_free_ char *text = policy_to_text(policy);
+  return cli_print(text);
+}
+
+/* ---- check ---- */
+
+static int run_check(const struct request *request) {
+  _cleanup_policy_ struct policy *policy = NULL;
+  if (request->operand) {
+    policy = policy_new(request->context);
+    if (policy_load_file(request->context, request->operand, STORE_USER, policy, request->error) <
+        0)
+      return -1;
+  } else if (policy_load(request->context, &policy, request->error) < 0) {
+    return -1;
+  }
+  if (wants_json(request)) {
+    json_t *object = json_object();
+    json_object_set_new(object, "valid", json_true());
+    json_object_set_new(object, "ignored",
+                        json_string_array(policy->ignored.items, policy->ignored.count));
+    return print_json(object);
+  }
+  warn_ignored(policy);
+  return cli_print("the policy is valid\n");
+}
+
+/* ---- explain ---- */
+
+/* From lenient to strict: of two names for one object the stricter verdict counts. */
+static const struct {
+  int strictness;
+  const char *name, *read, *write;
+} verdicts[] = {
+    [VERDICT_ALLOW] = {0, "allow", "readable", "writable"},
+    [VERDICT_ASK] = {1, "ask", "asked about before it is read", "asked about before it is written"},
+    [VERDICT_DENY] = {2, "deny", "not readable", "not writable"},
+    [VERDICT_HIDE] = {3, "hide", "hidden", "hidden"},
+};
+
+struct explanation {
+  enum access access;
+  char *path;     /* as asked, absolute */
+  char *resolved; /* the object's own name, or the same */
+  struct decision decision;
+};
+
+static void explanation_clear(struct explanation *explanation) {
+  free(explanation->path);
+  free(explanation->resolved);
+}
+
+static void decide_both_names(const struct policy *policy, struct explanation *explanation) {
+  struct decision named = policy_decide(policy, explanation->path, explanation->access);
+  struct decision object = policy_decide(policy, explanation->resolved, explanation->access);
+  bool by_name = verdicts[named.verdict].strictness > verdicts[object.verdict].strictness;
+  explanation->decision = by_name ? named : object;
+}
+
+static char *describe_rule(const struct rule *rule) {
+  _cleanup_free_ char *written = escape_string(rule->written);
+  _cleanup_free_ char *origin = origin_describe(&rule->origin);
+  if (rule->why)
+    return xasprintf("%s %s (%s: %s)", rule_kind_name(rule->kind), written, origin, rule->why);
+  return xasprintf("%s %s (%s)", rule_kind_name(rule->kind), written, origin);
+}
+
+/* The flag and the policy key that would turn the verdict around. */
+struct remedy {
+  const char *flag, *key, *effect;
+};
+
+static struct remedy remedy_for(const struct explanation *explanation) {
+  const struct rule *rule = explanation->decision.rule;
+  bool write = explanation->access == ACCESS_WRITE;
+  if (explanation->decision.verdict == VERDICT_ALLOW)
+    return write ? (struct remedy){"--ro", "read", "make it read-only"}
+                 : (struct remedy){"--blacklist", "hide", "hide it"};
+  if (rule && rule->kind == RULE_HIDE && rule->origin.store == STORE_ORG)
+    return (struct remedy){0};
+  if (rule && rule->kind == RULE_PROTECT)
+    return (struct remedy){"--unprotect", "unprotect", "allow it"};
+  return write ? (struct remedy){"--rw", "write", "allow it"}
+               : (struct remedy){"--ro", "read", "allow it"};
+}
+
+static int print_explanation(const struct request *request, const struct explanation *explanation) {
+  const struct decision *decision = &explanation->decision;
+  const struct remedy remedy = remedy_for(explanation);
+  _cleanup_free_ char *path = escape_string(explanation->path);
+  _cleanup_free_ char *resolved = escape_string(explanation->resolved);
+  _cleanup_free_ char *pattern = policy_escape_path(explanation->resolved);
+  _cleanup_free_ char *shown = escape_string(pattern);
+  _cleanup_free_ char *word = escape_shell_word(explanation->resolved);
+  _cleanup_free_ char *rule = decision->rule ? describe_rule(decision->rule) : NULL;
+  _cleanup_free_ char *lost = decision->overridden ? describe_rule(decision->overridden) : NULL;
+  _cleanup_text_ struct text text = {0};
+  text_appendf(&text, "%s is %s\n", path,
+               explanation->access == ACCESS_WRITE ? verdicts[decision->verdict].write
+                                                   : verdicts[decision->verdict].read);
+  if (strcmp(path, resolved) != 0)
+    text_appendf(&text, "  it is:  %s\n", resolved);
+  text_appendf(&text, "  by:     %s\n", rule ? rule : "no rule covers it");
+  if (lost)
+    text_appendf(&text, "  over:   %s\n", lost);
+  if (!remedy.flag)
+    text_append(&text, "  change: only in the organisation's policy; its hide rules are final\n");
+  else
+    text_appendf(&text,
+                 "  change: to %s for one run: sandbox run %s %s ...\n"
+                 "          for good, in %s/sandbox/policy.yaml: filesystem: {%s: ['%s']}\n",
+                 remedy.effect, remedy.flag, word,
+                 request->context->config_home ? request->context->config_home : "~/.config",
+                 remedy.key, shown);
+  return cli_print(text_string(&text));
+}
+
+static json_t *explanation_to_json(const struct explanation *explanation) {
+  const struct decision *decision = &explanation->decision;
+  const struct remedy remedy = remedy_for(explanation);
+  json_t *object = json_object();
+  json_set_path(object, "path", explanation->path);
+  json_set_path(object, "resolved", explanation->resolved);
+  json_set_string(object, "access", explanation->access == ACCESS_WRITE ? "write" : "read");
+  json_set_string(object, "verdict", verdicts[decision->verdict].name);
+  json_object_set_new(object, "rule", rule_to_json(decision->rule));
+  json_object_set_new(object, "overridden", rule_to_json(decision->overridden));
+  json_set_string(object, "flag", remedy.flag);
+  json_set_string(object, "key", remedy.key);
+  return object;
+}
+
+static int run_explain(const struct request *request) {
+  if (!request->operand) {
+    sb_fail(request->error, SB_CODE_USAGE, 0, "explain needs a path");
+    return sb_hint(request->error, "sandbox policy explain ~/.ssh/id_ed25519");
+  }
+  _cleanup_policy_ struct policy *policy = NULL;
+  if (policy_load(request->context, &policy, request->error) < 0)
+    return -1;
+  policy_resolve(policy);
+  warn_ignored(policy);
+  __attribute__((cleanup(explanation_clear))) struct explanation explanation = {
+      .access = invocation_has(request->invocation, OPTION_WRITE) ? ACCESS_WRITE : ACCESS_READ,
+      .path = path_join(request->cwd, request->operand),
+  };
+  if (file_resolve(explanation.path, &explanation.resolved) < 0)
+    explanation.resolved = xstrdup(explanation.path);
+  decide_both_names(policy, &explanation);
+  return wants_json(request) ? print_json(explanation_to_json(&explanation))
+                             : print_explanation(request, &explanation);
+}
+
+/* ---- trust ---- */
+
+static int print_trusted(const struct request *request, const struct strv *entries) {
+  if (wants_json(request)) {
+    json_t *object = json_object();
+    json_object_set_new(object, "trusted", json_string_array(entries->items, entries->count));
+    return print_json(object);
+  }
+  _cleanup_text_ struct text text = {0};
+  STRV_FOREACH (entry, entries)
+    text_appendf(&text, "%s\n", *entry);
+  return cli_print(text_string(&text));
+}
+
+static int report_trust(const struct request *request, bool trusted, int count) {
+  if (wants_json(request)) {
+    json_t *object = json_object();
+    json_set_path(object, "project", request->context->project);
+    json_object_set_new(object, "trusted", json_boolean(trusted));
+    json_object_set_new(object, "changed", json_integer(count));
+    return print_json(object);
+  }
+  _cleanup_free_ char *project = escape_string(request->context->project);
+  _cleanup_free_ char *line =
+      trusted ? xasprintf("the policy of %s is trusted until it changes\n", project)
+              : xasprintf("forgot %d trusted polic%s of %s\n", count, count == 1 ? "y" : "ies",
+                          project);
+  return cli_print(line);
+}
+
+static int run_trust(const struct request *request) {
+  if (invocation_has(request->invocation, OPTION_LIST)) {
+    _cleanup_strv_ struct strv entries = {0};
+    if (policy_trust_list(request->context, &entries, request->error) < 0)
+      return -1;
+    return print_trusted(request, &entries);
+  }
+  if (invocation_has(request->invocation, OPTION_REVOKE)) {
+    int count = policy_trust_revoke(request->context, request->error);
+    return count < 0 ? -1 : report_trust(request, false, count);
+  }
+  if (policy_trust(request->context, NULL, request->error) < 0)
+    return -1;
+  return report_trust(request, true, 1);
+}
+
+/* ---- the verb ---- */
+
+static const struct {
+  const char *name;
+  size_t operands; /* at most, after the name */
+  int (*run)(const struct request *request);
+} subverbs[] = {
+    {"show", 0, run_show},
+    {"check", 1, run_check},
+    {"explain", 1, run_explain},
+    {"trust", 0, run_trust},
+};
+
+static int dispatch(const struct invocation *invocation, struct sb_error *error) {
+  const char *name = invocation->operand_count > 0 ? invocation->operands[0] : "show";
+  for (size_t i = 0; i < ARRAY_SIZE(subverbs); i++) {
+    if (strcmp(subverbs[i].name, name) != 0)
+      continue;
+    if (invocation->operand_count > 1 + subverbs[i].operands) {
+      _cleanup_free_ char *extra = escape_string(invocation->operands[1 + subverbs[i].operands]);
+      return sb_fail(error, SB_CODE_USAGE, 0, "policy %s: '%s' is one operand too many", name,
+                     extra);
+    }
+    _cleanup_host_ struct host_context host = {0};
+    if (host_context_load(&host, error) < 0)
+      return -1;
+    const struct request request = {
+        .invocation = invocation,
+        .context = &host.policy,
+        .cwd = host.cwd,
+        .operand = invocation->operand_count > 1 ? invocation->operands[1] : NULL,
+        .error = error};
+    return subverbs[i].run(&request);
+  }
+  _cleanup_free_ char *shown = escape_string(name);
+  sb_fail(error, SB_CODE_USAGE, 0, "policy has no '%s'", shown);
+  return sb_hint(error, "use show, check, explain or trust");
+}
+
+static int run_policy(const struct invocation *invocation) {
+  _cleanup_error_ struct sb_error error = {0};
+  int result = dispatch(invocation, &error);
+  return result < 0 ? cli_report_for(invocation, &error) : result;
+}
+
+const struct verb policy_verb = {
+    .name = "policy",
+    .synopsis = "[show | check [FILE] | explain PATH | trust] [OPTION]...",
+    .summary = "show, check and explain the policy",
+    .description =
+        "show prints the merged policy and where each value comes from. check reads FILE, or every "
+        "policy file of this project, and reports the first error. explain says whether PATH is "
+        "readable (or, with --write, writable), which rule decides and how to change it. trust "
+        "records that you have read this project's .sandbox/policy.yaml; until then it may only "
+        "take permissions away, and any change to it asks again.",
+    .options = policy_options,
+    .operand_completion = COMPLETE_WORDS,
+    .operand_words = "show check explain trust",
+    .run = run_policy,
+};

@@ -1,0 +1,272 @@
+/* The decision: specificity, stores, protection, secrets. */
+#include "unit.h"
+
+#include <stdbool.h>
+
+#include "core/cleanup.h"
+#include "core/error.h"
+#include "policy/load.h"
+#include "policy/policy.h"
+
+static char *const variables[] = {"KUBECONFIG=/srv/kube/a:/srv/kube/b", "EMPTY=", NULL};
+
+static const struct policy_context context = {
+    .home = "/nohome/u",
+    .project = "/nohome/u/p",
+    .config_home = "/nohome/u/.config",
+    .state_home = "/nohome/u/.local/state",
+    .org_folder = "/noorg",
+    .environment = variables,
+};
+
+static void apply(struct policy *policy, enum policy_store store, const char *text) {
+  _cleanup_error_ struct sb_error error = {0};
+  struct policy_source source = {
+      .file = "test.yaml", .store = store, .data = text, .length = strlen(text)};
+  if (policy_apply(policy, &context, &source, &error) < 0)
+    fail_msg("%s", error.message);
+}
+
+struct expectation {
+  const char *path;
+  enum access access;
+  enum verdict verdict;
+};
+
+static void expect(const struct policy *policy, const struct expectation *rows, size_t count) {
+  for (size_t i = 0; i < count; i++) {
+    struct decision decision = policy_decide(policy, rows[i].path, rows[i].access);
+    if (decision.verdict != rows[i].verdict)
+      fail_msg("%s access %d: verdict %d, expected %d, by '%s'", rows[i].path, rows[i].access,
+               decision.verdict, rows[i].verdict,
+               decision.rule ? decision.rule->pattern : "nothing");
+  }
+}
+
+static void test_builtin(void **state) {
+  (void)state;
+  _cleanup_policy_ struct policy *policy = policy_new(&context);
+  static const struct expectation rows[] = {
+      {"/usr/bin/ls", ACCESS_READ, VERDICT_ALLOW},
+      {"/usr/bin/ls", ACCESS_WRITE, VERDICT_DENY},
+      {"/nohome/u/p/src/a.c", ACCESS_WRITE, VERDICT_ALLOW},
+      {"/nohome/u/p-evil/a.c", ACCESS_WRITE, VERDICT_DENY},
+      {"/nohome/u/.ssh/id_ed25519", ACCESS_READ, VERDICT_HIDE},
+      {"/nohome/u/.ssh/id_ed25519", ACCESS_WRITE, VERDICT_HIDE},
+      {"/nohome/u/.ssh-tools/x", ACCESS_READ, VERDICT_ALLOW},
+      {"/nohome/u/server.pem", ACCESS_READ, VERDICT_HIDE},
+      {"/nohome/u/p/tests/server.pem", ACCESS_READ, VERDICT_ALLOW},
+      {"/etc/shadow", ACCESS_READ, VERDICT_HIDE},
+      {"/etc/ssh/ssh_host_rsa_key", ACCESS_READ, VERDICT_HIDE},
+      {"/etc/ssh/ssh_host_rsa_key.pub", ACCESS_READ, VERDICT_ALLOW},
+      {"/srv/kube/a", ACCESS_READ, VERDICT_HIDE},
+      {"/srv/kube/b", ACCESS_READ, VERDICT_HIDE},
+      {"/nohome/u/p/.env", ACCESS_READ, VERDICT_HIDE},
+      {"/nohome/u/p/deep/er/.env.local", ACCESS_READ, VERDICT_HIDE},
+      {"/nohome/u/p/prod.env", ACCESS_READ, VERDICT_HIDE},
+      {"/nohome/u/p/.env.example", ACCESS_READ, VERDICT_ALLOW},
+      {"/nohome/u/p/.env.example", ACCESS_WRITE, VERDICT_ALLOW},
+      {"/nohome/u/p/.env.test.example", ACCESS_READ, VERDICT_ALLOW},
+      {"/nohome/u/p/.envrc", ACCESS_READ, VERDICT_ALLOW},
+      {"/nohome/u/p/.envrc", ACCESS_WRITE, VERDICT_DENY},
+      {"/nohome/u/p/.git/hooks/pre-commit", ACCESS_WRITE, VERDICT_DENY},
+      {"/nohome/u/p/.git/index", ACCESS_WRITE, VERDICT_ALLOW},
+      {"/nohome/u/p/.sandbox/policy.yaml", ACCESS_WRITE, VERDICT_DENY},
+      {"/nohome/u/.local/state/sandbox/trust", ACCESS_READ, VERDICT_HIDE},
+  };
+  expect(policy, rows, ARRAY_SIZE(rows));
+}
+
+static void test_specificity_and_stores(void **state) {
+  (void)state;
+  _cleanup_policy_ struct policy *policy = policy_new(&context);
+  apply(policy, STORE_ORG,
+        "version: 1\n"
+        "filesystem: {hide: [/srv/vault], read: [/opt/a/b], write: [/data]}\n");
+  apply(policy, STORE_USER,
+        "version: 1\n"
+        "filesystem:\n"
+        "  read: [~/.ssh/known_hosts, ~/.aws, /srv/vault/public, vendor, \"sub/*/ok.env\"]\n"
+        "  write: [packages, ~/.cache/**]\n"
+        "  hide: [/opt/a, /data/*/key]\n"
+        "  unprotect: [.vscode/settings.json, .envrc]\n"
+        "  protect: [Makefile, \"**/*.lock\"]\n");
+  static const struct expectation rows[] = {
+      /* an org hide is final */
+      {"/srv/vault/public", ACCESS_READ, VERDICT_HIDE},
+      /* deeper wins, whichever store */
+      {"/opt/a/b/c", ACCESS_READ, VERDICT_ALLOW},
+      {"/opt/a/c", ACCESS_READ, VERDICT_HIDE},
+      {"/opt/ab", ACCESS_READ, VERDICT_ALLOW},
+      {"/nohome/u/.ssh/known_hosts", ACCESS_READ, VERDICT_ALLOW},
+      {"/nohome/u/.ssh/config", ACCESS_READ, VERDICT_HIDE},
+      /* a tie goes to the later store */
+      {"/nohome/u/.aws/config", ACCESS_READ, VERDICT_ALLOW},
+      /* a writable folder does not uncover the secrets in it */
+      {"/nohome/u/p/packages/.env", ACCESS_READ, VERDICT_HIDE},
+      {"/nohome/u/p/packages/a/b/c/.env", ACCESS_READ, VERDICT_HIDE},
+      /* but naming more of the path does */
+      {"/nohome/u/p/sub/x/ok.env", ACCESS_READ, VERDICT_ALLOW},
+      {"/nohome/u/p/sub/x/no.env", ACCESS_READ, VERDICT_HIDE},
+      /* read inside write is read-only */
+      {"/nohome/u/p/vendor/x.c", ACCESS_WRITE, VERDICT_DENY},
+      {"/nohome/u/p/vendor/x.c", ACCESS_READ, VERDICT_ALLOW},
+      {"/nohome/u/.cache/x", ACCESS_WRITE, VERDICT_ALLOW},
+      {"/nohome/u/.cache", ACCESS_WRITE, VERDICT_ALLOW},
+      {"/data/x", ACCESS_WRITE, VERDICT_ALLOW},
+      {"/data/x/key", ACCESS_READ, VERDICT_HIDE},
+      /* protection */
+      {"/nohome/u/p/Makefile", ACCESS_WRITE, VERDICT_DENY},
+      {"/nohome/u/p/sub/Makefile", ACCESS_WRITE, VERDICT_ALLOW},
+      {"/nohome/u/p/sub/yarn.lock", ACCESS_WRITE, VERDICT_DENY},
+      {"/nohome/u/p/.vscode/settings.json", ACCESS_WRITE, VERDICT_ALLOW},
+      {"/nohome/u/p/.vscode/tasks.json", ACCESS_WRITE, VERDICT_DENY},
+      {"/nohome/u/p/.envrc", ACCESS_WRITE, VERDICT_ALLOW},
+      /* every writable place has its protected names */
+      {"/data/.git/hooks/x", ACCESS_WRITE, VERDICT_DENY},
+  };
+  expect(policy, rows, ARRAY_SIZE(rows));
+}
+
+static void test_dynamic_mode_asks(void **state) {
+  (void)state;
+  _cleanup_policy_ struct policy *policy = policy_new(&context);
+  apply(policy, STORE_USER, "version: 1\nmode: dynamic\nfilesystem: {read: [/usr]}\n");
+  static const struct expectation rows[] = {
+      {"/usr/bin/ls", ACCESS_READ, VERDICT_ALLOW},
+      {"/opt/x", ACCESS_READ, VERDICT_ASK},
+      {"/opt/x", ACCESS_WRITE, VERDICT_DENY},
+      {"/nohome/u/.ssh/x", ACCESS_READ, VERDICT_HIDE},
+      {"/nohome/u/p/x", ACCESS_WRITE, VERDICT_ALLOW},
+  };
+  expect(policy, rows, ARRAY_SIZE(rows));
+  policy->ask_writes = true;
+  assert_int_equal(policy_decide(policy, "/opt/x", ACCESS_WRITE).verdict, VERDICT_ASK);
+}
+
+static void test_same_store_tie_goes_to_the_stricter(void **state) {
+  (void)state;
+  _cleanup_policy_ struct policy *policy = policy_new(&context);
+  apply(policy, STORE_USER,
+        "version: 1\nfilesystem: {hide: [/x/a], read: [/x/a, /x/b], write: [/x/b]}\n");
+  assert_int_equal(policy_decide(policy, "/x/a", ACCESS_READ).verdict, VERDICT_HIDE);
+  assert_int_equal(policy_decide(policy, "/x/b", ACCESS_WRITE).verdict, VERDICT_DENY);
+}
+
+static void test_decision_names_winner_and_loser(void **state) {
+  (void)state;
+  _cleanup_policy_ struct policy *policy = policy_new(&context);
+  apply(policy, STORE_USER, "version: 1\nfilesystem:\n  read: [~/.ssh/known_hosts]\n");
+  struct decision decision = policy_decide(policy, "/nohome/u/.ssh/known_hosts", ACCESS_READ);
+  assert_string_equal(decision.rule->written, "~/.ssh/known_hosts");
+  assert_string_equal(decision.rule->origin.file, "test.yaml");
+  assert_int_equal(decision.rule->origin.line, 3);
+  assert_int_equal(decision.rule->origin.column, 10);
+  assert_string_equal(decision.overridden->written, "~/.ssh");
+}
+
+static void test_large_projects_are_not_writable(void **state) {
+  (void)state;
+  static const char *const projects[] = {"/", "/nohome", "/nohome/u"};
+  for (size_t i = 0; i < ARRAY_SIZE(projects); i++) {
+    struct policy_context large = context;
+    large.project = projects[i];
+    _cleanup_policy_ struct policy *policy = policy_new(&large);
+    assert_int_equal(policy_decide(policy, "/nohome/u/x", ACCESS_WRITE).verdict, VERDICT_DENY);
+    assert_int_equal(policy_decide(policy, "/nohome/u/x/.env", ACCESS_READ).verdict, VERDICT_HIDE);
+  }
+}
+
+static void test_project_named_like_a_glob(void **state) {
+  (void)state;
+  struct policy_context odd = context;
+  odd.project = "/nohome/u/[x]";
+  _cleanup_policy_ struct policy *policy = policy_new(&odd);
+  assert_int_equal(policy_decide(policy, "/nohome/u/[x]/.env", ACCESS_READ).verdict, VERDICT_HIDE);
+  assert_int_equal(policy_decide(policy, "/nohome/u/x/.env", ACCESS_READ).verdict, VERDICT_ALLOW);
+  assert_int_equal(policy_decide(policy, "/nohome/u/[x]/a", ACCESS_WRITE).verdict, VERDICT_ALLOW);
+}
+
+static const struct rule *find(const struct policy *policy, const char *pattern) {
+  for (size_t i = 0; i < policy->rule_count; i++)
+    if (strcmp(policy->rules[i].pattern, pattern) == 0)
+      return &policy->rules[i];
+  return NULL;
+}
+
+static void test_writable_home_guards_start_up_files(void **state) {
+  (void)state;
+  _cleanup_policy_ struct policy *policy = policy_new(&context);
+  _cleanup_error_ struct sb_error error = {0};
+  assert_true(find(policy, "/nohome/u/p/.bashrc")->if_present_only);
+  assert_null(find(policy, "/nohome/u/.bashrc"));
+  assert_int_equal(
+      policy_add_flag(policy, &context, RULE_WRITE, "/nohome", "/nohome", "--rw", &error), 0);
+  assert_false(find(policy, "/nohome/u/.bashrc")->if_present_only);
+  assert_true(find(policy, "/nohome/.bashrc")->if_present_only);
+  assert_null(find(policy, "/nohome/.local/bin"));
+  assert_false(find(policy, "/nohome/u/.local/bin")->if_present_only);
+  static const struct expectation rows[] = {
+      {"/nohome/u/.bashrc", ACCESS_WRITE, VERDICT_DENY},
+      {"/nohome/u/notes", ACCESS_WRITE, VERDICT_ALLOW},
+      {"/nohome/u/.config/sandbox/policy.yaml", ACCESS_WRITE, VERDICT_DENY},
+      {"/nohome/u/.ssh/id_rsa", ACCESS_READ, VERDICT_HIDE},
+  };
+  expect(policy, rows, ARRAY_SIZE(rows));
+}
+
+static void test_tables_are_well_formed(void **state) {
+  (void)state;
+  for (const struct secret *secret = secret_table; secret->pattern; secret++) {
+    assert_non_null(secret->why);
+    assert_non_null(strchr("~/$*", secret->pattern[0]));
+    assert_null(strstr(secret->pattern, "//"));
+    assert_true(secret->pattern[strlen(secret->pattern) - 1] != '/');
+  }
+  for (const struct protected_name *name = protected_table; name->name; name++) {
+    assert_non_null(name->why);
+    assert_true(name->name[0] != '/' && !strpbrk(name->name, "*?["));
+    for (const struct protected_name *other = protected_table; other < name; other++)
+      assert_string_not_equal(other->name, name->name);
+  }
+}
+
+static void test_environment(void **state) {
+  (void)state;
+  _cleanup_policy_ struct policy *policy = policy_new(&context);
+  strv_add(&policy->environment_pass, "MY_*");
+  static const struct {
+    const char *name;
+    bool passes;
+  } rows[] = {{"PATH", true},
+              {"LC_ALL", true},
+              {"GITHUB_TOKEN", false},
+              {"MY_FLAG", true},
+              {"LD_PRELOAD", false},
+              {"SSH_AUTH_SOCK", false},
+              {"AWS_SECRET_ACCESS_KEY", false},
+              {"PATHX", false},
+              {"", false}};
+  for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
+    assert_int_equal(environment_passes(policy, rows[i].name), rows[i].passes);
+  static const char *const suspicious[] = {"TOKEN",      "SECRET", "PASSW",
+                                           "CREDENTIAL", "_KEY",   "AUTH_"};
+  for (const char *const *name = environment_table; *name; name++)
+    for (size_t i = 0; i < ARRAY_SIZE(suspicious); i++)
+      assert_null(strstr(*name, suspicious[i]));
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(test_builtin),
+    cmocka_unit_test(test_specificity_and_stores),
+    cmocka_unit_test(test_dynamic_mode_asks),
+    cmocka_unit_test(test_same_store_tie_goes_to_the_stricter),
+    cmocka_unit_test(test_decision_names_winner_and_loser),
+    cmocka_unit_test(test_large_projects_are_not_writable),
+    cmocka_unit_test(test_project_named_like_a_glob),
+    cmocka_unit_test(test_writable_home_guards_start_up_files),
+    cmocka_unit_test(test_tables_are_well_formed),
+    cmocka_unit_test(test_environment),
+};
+
+UNIT_MAIN(tests)
