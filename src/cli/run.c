@@ -273,6 +273,11 @@ static int run_plainly(struct run *run) {
   return errnum == ENOENT ? EXIT_CODE_NOT_FOUND : EXIT_CODE_CANNOT_EXECUTE;
 }
 
+/* The kernel lays the arguments out one after the other, and the environment right behind. */
+static size_t title_size(const char *title) {
+  return environ[0] && environ[0] > title ? (size_t)(environ[0] - title) : 0;
+}
+
 static int run_session(struct run *run, struct session_result *ret_result,
                        struct sb_error *error) {
   struct session_request request = {
@@ -281,6 +286,8 @@ static int run_session(struct run *run, struct session_result *ret_result,
       .session_id = run->id,
       .report = run->report,
       .notice = show_notice,
+      .title = program_invocation_name,
+      .title_size = title_size(program_invocation_name),
   };
   if (overlays_create(&run->plan, error) < 0)
     return -1;

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -24,7 +25,17 @@ struct start_report *engine_report_new(void) {
   return page == MAP_FAILED ? NULL : page;
 }
 
+/* In the child's copy of the memory only. */
+static void set_title(const struct engine_input *input) {
+  prctl(PR_SET_NAME, "sandbox-init");
+  if (input->title && input->title_size > sizeof "sandbox-init") {
+    memset(input->title, 0, input->title_size);
+    memcpy(input->title, "sandbox-init", sizeof "sandbox-init");
+  }
+}
+
 static void child_main(const struct engine_input *input, struct start_report *report, int channel) {
+  set_title(input);
   struct init_input init = {
       .plan = input->plan,
       .report = report,

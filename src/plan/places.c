@@ -168,8 +168,19 @@ static void add_place(struct compiler *compiler, const struct place *place) {
   add[place->rule->kind](compiler, place, why);
 }
 
+/* A home folder below /tmp would vanish behind the private one, and every tool in it. */
+static void show_home(struct compiler *compiler) {
+  const char *home = compiler->host->home, *source, *place;
+  if (!home || !compile_private_place(home, &source, &place) || strcmp(home, place) == 0)
+    return;
+  compile_mount_point(compiler, home, true);
+  plan_add(compiler->plan, OPERATION_READONLY, home, NULL, "your home folder");
+  strv_add(&compiler->shown, home);
+}
+
 int compile_places(struct compiler *compiler, struct sb_error *error) {
   struct places places = {0};
+  show_home(compiler);
   int result = collect_literal(compiler, &places, error);
   if (result == 0)
     result = collect_globbed(compiler, &places, error);

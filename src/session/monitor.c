@@ -190,7 +190,12 @@ static void supervise(struct monitor *monitor) {
 
 static int start(struct monitor *monitor, struct sb_error *error) {
   const struct session_request *request = monitor->request;
-  struct engine_input input = {.plan = request->plan, .original_mask = monitor->original_mask};
+  struct engine_input input = {
+      .plan = request->plan,
+      .original_mask = monitor->original_mask,
+      .title = request->title,
+      .title_size = request->title_size,
+  };
   memcpy(input.terminal, monitor->terminal.used, sizeof input.terminal);
   if (engine_clone(&input, request->report, &monitor->engine, error) < 0 ||
       engine_map_identity(&monitor->engine, error) < 0)

@@ -27,6 +27,8 @@ struct session_request {
   const struct plan *plan;
   const char *session_id;
   struct start_report *report;
+  char *title; /* memory of our command line, cleared in the session's init; may be NULL */
+  size_t title_size;
   session_notice *notice;
   void *notice_context;
 };
