@@ -16,6 +16,7 @@ import glob
 import os
 import pty
 import pwd
+import re
 import secrets
 import select
 import shutil
@@ -72,9 +73,10 @@ class Result:
     def verdict(self):
         """The line of the attempt program: ("OPEN", detail), ("DENIED", errno), …"""
         for line in self.stdout.replace("\r", "").splitlines():
-            word, _, rest = line.partition(" ")
-            if word in ("OPEN", "DENIED", "UNSUPPORTED"):
-                return word, rest.strip()
+            # Not at the start: an echoed character of the terminal may come before it.
+            found = re.search(r"(OPEN|DENIED|UNSUPPORTED) (.*)", line)
+            if found:
+                return found.group(1), found.group(2).strip()
         if self.exit > 128 and not self.stdout.strip():
             return "DENIED", signal_name(self.exit - 128)
         return "NOTHING", f"exit {self.exit}, stdout {self.stdout!r}, stderr {self.stderr!r}"

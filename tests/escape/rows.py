@@ -41,7 +41,8 @@ class Row:
     deny: set = dataclasses.field(default_factory=lambda: set(HIDDEN))
     control: Optional[Dict[str, set]] = dataclasses.field(default_factory=lambda: SUCCEEDS)
     no_control: str = ""  # why the control cannot be run at all
-    before: Sequence[str] = ()  # the control runs below this command (a namespace of its own)
+    # By identity: the control runs below this command (in a namespace of its own).
+    before: Dict[str, Sequence[str]] = dataclasses.field(default_factory=dict)
     ground: Optional[Callable] = None  # called with the box; may return more {names}
     unchanged: Sequence[str] = ()  # paths of the host that must be the same afterwards
     options: Sequence[str] = ()
@@ -98,7 +99,8 @@ def check_control(box, row):
         assert row.no_control, f"{row.id}: a row without a control must say why"
         return None
     names = lay_ground(box, row)
-    result = box.plain([box.attempt, *fill(row.argv, names)], tty=row.tty, before=row.before,
+    result = box.plain([box.attempt, *fill(row.argv, names)], tty=row.tty,
+                       before=row.before.get(box.identity.name, ()),
                        cwd=fill([row.cwd], names)[0] if row.cwd else None)
     word, rest = result.verdict()
     if word == "UNSUPPORTED":

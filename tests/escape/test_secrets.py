@@ -263,9 +263,10 @@ def test_secret_of_other_process(box, file):
                        stdout=subprocess.DEVNULL)
     try:
         time.sleep(0.02)
-        control = box.plain([box.attempt, "E34", file, box.canary[:20]])
+        argv = [box.attempt, "E34", file, box.canary[:12], box.canary[12:]]
+        control = box.plain(argv)
         assert control.verdict()[0] == "OPEN", control
-        result = box.run([box.attempt, "E34", file, box.canary[:20]])
+        result = box.run(argv)
         assert result.verdict() == ("DENIED", "ENOENT"), f"E34.{file}: {result}"
     finally:
         os.killpg(victim.pid, signal.SIGKILL)

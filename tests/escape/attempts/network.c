@@ -55,6 +55,7 @@ static int connect_unix(const char *path, int abstract, int type) {
 
   if (length + 1 >= sizeof(address.sun_path))
     return ENAMETOOLONG;
+  /* An abstract name starts with a NUL and has no NUL at its end. */
   memcpy(address.sun_path + (abstract ? 1 : 0), path, length);
   fd = socket(AF_UNIX, type | SOCK_CLOEXEC, 0);
   if (fd < 0)

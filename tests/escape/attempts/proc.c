@@ -106,19 +106,22 @@ static int contains(const char *path, const char *marker) {
   return memmem(buffer, used, marker, strlen(marker)) != NULL;
 }
 
-/* Looks for a marker in one file of every visible process. */
+/* Looks for a marker in one file of every visible process. It comes in two halves, or we would
+ * find it in the command line of whoever started us. */
 static int other_processes(char **arguments) {
+  char marker[256];
   DIR *folder = opendir("/proc");
   struct dirent *entry;
 
   if (!folder)
     return errno;
+  snprintf(marker, sizeof(marker), "%s%s", arguments[1], arguments[2]);
   while ((entry = readdir(folder))) {
     char path[512];
     if (!isdigit((unsigned char)entry->d_name[0]) || atoi(entry->d_name) == getpid())
       continue;
     snprintf(path, sizeof(path), "/proc/%s/%s", entry->d_name, arguments[0]);
-    if (contains(path, arguments[1])) {
+    if (contains(path, marker)) {
       detail("%s", path);
       closedir(folder);
       return OPENED;
@@ -144,7 +147,7 @@ static int lower_oom_score_in_child(char **arguments) {
 
 const struct attempt proc_attempts[] = {
     {"walkw", 1, "FOLDER: any file below that opens for writing", walk_writable},
-    {"E34", 2, "FILE MARKER: in any process but us", other_processes},
+    {"E34", 3, "FILE MARK ER: in any process but us", other_processes},
     {"E72.kallsyms", 0, "addresses of kernel symbols", kernel_symbols},
     {"E72.dmesg", 0, "the kernel's log", kernel_log},
     {"E73.mac", 0, "hardware addresses of the host", hardware_addresses},
