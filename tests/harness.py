@@ -98,6 +98,8 @@ class Identity:
     home: str
     runtime: str
     state: str
+    canary: str = ""  # in every planted secret, and nowhere else
+    planted: dict = dataclasses.field(default_factory=dict)  # signature of the untouched home
 
     def environment(self):
         return {
@@ -193,7 +195,8 @@ class World:
     def _add(self, name, uid, gid, login):
         home, runtime, state = (os.path.join(self.base, part)
                                 for part in (name, "run-" + name, "state-" + name))
-        identity = Identity(name, uid, gid, login, home, runtime, state)
+        identity = Identity(name, uid, gid, login, home, runtime, state,
+                            "CANARY-" + secrets.token_hex(12))
         identity.folder(home)
         identity.folder(runtime, 0o700)
         identity.folder(state, 0o700)
@@ -249,7 +252,7 @@ class Box:
     def __init__(self, world, identity):
         self.world = world
         self.identity = identity
-        self.canary = "CANARY-" + secrets.token_hex(12)
+        self.canary = identity.canary
         self.project = os.path.join(identity.home, "project")
         self.plant()
 
@@ -266,8 +269,10 @@ class Box:
         return self.world.attempt
 
     def plant(self):
-        """A home with secrets and a project that looks like one, fresh for every test."""
+        """A home with secrets and a project that looks like one, untouched for every test."""
         home = self.identity.home
+        if self.identity.planted and signature(home) == self.identity.planted:
+            return
         for entry in os.scandir(home):
             if entry.is_dir(follow_symlinks=False):
                 shutil.rmtree(entry.path)
@@ -278,13 +283,14 @@ class Box:
         self.identity.file(self.home("readable.txt"), "ordinary\n")
         self.identity.file(self.home(".bashrc"), "# ordinary\n")
         self.plant_project()
+        self.identity.planted = signature(home)
 
     def plant_project(self):
         put = self.identity.file
         for name in PROJECT_SECRETS:
             put(self.path(name), f"{self.canary} {name}\n", 0o600)
         for name in PROTECTED_PRESENT:
-            put(self.path(name), ordinary_content(name))
+            put(self.path(name), ORDINARY_CONTENT.get(name, "{}\n"))
         put(self.path(".git/HEAD"), "ref: refs/heads/main\n")
         self.identity.folder(self.path(".git/objects"))
         self.identity.folder(self.path(".git/refs/heads"))
@@ -371,8 +377,25 @@ class Box:
             os.close(slave)
 
 
-def ordinary_content(name):
-    return "[core]\n\tbare = false\n" if name == ".git/config" else ""
+def signature(folder):
+    """What changes when anything below is touched: the time of change cannot be forged."""
+    found, queue = {}, [folder]
+    while queue:
+        path = queue.pop()
+        try:
+            status = os.lstat(path)
+        except OSError:  # deeper than a path can say: touched, in any case
+            return None
+        found[path] = (status.st_ino, status.st_mode, status.st_ctime_ns)
+        if stat.S_ISDIR(status.st_mode):
+            queue += [entry.path for entry in os.scandir(path)]
+    return found
+
+
+ORDINARY_CONTENT = {
+    ".git/config": "[core]\n\trepositoryformatversion = 0\n\tbare = false\n",
+    ".sandbox/policy.yaml": "version: 1\n",
+}
 
 
 def text(data):
