@@ -1,0 +1,72 @@
+"""Fixtures of the black-box tests; see harness.py."""
+
+import os
+import sys
+
+import pytest
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+
+import harness  # noqa: E402
+
+MARKERS = {
+    "escape": "an attempt to get out; the row of the corpus is in the test's id",
+    "control": "shows that an attempt works without the sandbox",
+    "works": "something that must keep working inside",
+    "leaves_processes": "the test itself leaves processes behind on purpose",
+}
+
+
+def pytest_configure(config):
+    for name, what in MARKERS.items():
+        config.addinivalue_line("markers", f"{name}: {what}")
+    # No silent skips: always print why.
+    if "s" not in config.option.reportchars:
+        config.option.reportchars += "s"
+
+
+def pytest_terminal_summary(terminalreporter):
+    """One line that a caller can read: passed, failed and skipped per marker."""
+    counts = {}
+    for outcome in ("passed", "failed", "skipped", "error"):
+        for report in terminalreporter.stats.get(outcome, []):
+            for name in MARKERS:
+                if name in report.keywords:
+                    counts.setdefault(name, {}).setdefault(outcome, set()).add(report.nodeid)
+    for name, outcomes in sorted(counts.items()):
+        words = " ".join(f"{outcome}={len(ids)}" for outcome, ids in sorted(outcomes.items()))
+        terminalreporter.write_line(f"summary {name}: {words}")
+
+
+@pytest.fixture(scope="session")
+def world():
+    created = harness.World()
+    yield created
+    created.close()
+
+
+@pytest.fixture(params=["root", "user"])
+def identity(request, world):
+    try:
+        return world.identity(request.param)
+    except harness.Unavailable as reason:
+        pytest.skip(str(reason))
+
+
+@pytest.fixture
+def box(request, world, identity):
+    """A planted home and project; afterwards nothing of the sandbox may be left on the host."""
+    made = harness.Box(world, identity)
+    check = harness.LeakCheck(made)
+    yield made
+    problems = check.check()
+    if not os.environ.get("SANDBOX_PEER"):
+        assert not problems, "\n".join(problems)
+
+
+@pytest.fixture
+def host_root(world):
+    """For tests whose ground only root can lay (mounts, setuid files, users)."""
+    if not world.root:
+        pytest.skip("needs root on the host to lay the ground")
+    return world

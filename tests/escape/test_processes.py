@@ -1,0 +1,232 @@
+"""E75-E79, E88, E95: other processes, those of the sandbox and those of the host."""
+
+import os
+import signal
+import subprocess
+import time
+
+import pytest
+
+from rows import GONE, Row, judge, refuses, table
+
+pytestmark = pytest.mark.escape
+
+INIT = {"EPERM", "EACCES", "ESRCH", "ENOSYS", "ENOENT"}
+HOST_INIT = "pid 1 of the host is not ours to touch; the row on a planted process stands for it"
+
+
+def on_init(name, argv, deny=INIT):
+    return Row(name, argv, deny, control=None, no_control=HOST_INIT)
+
+
+# On the sandbox's own pid 1. What a process may always do to another of the same user and what
+# harms nobody but the session (signals, nice values) is not here.
+ON_INIT = [
+    on_init("E75.seize", ["E75", "1"]),
+    on_init("E75.attach", ["E75.attach", "1"]),
+    on_init("E75.all", ["E75.all"]),
+    on_init("E76.write", ["E76.write", "1"]),
+    on_init("E76.read", ["E76.read", "1"]),
+    *[on_init(f"E76.getfd.{fd}", ["E76.pidfd", "1", str(fd)], INIT)
+      for fd in (0, 1, 2, 3, 4, 5)],
+    on_init("E77.mem", ["openw", "/proc/1/mem"]),
+    on_init("E77.mem-read", ["read", "/proc/1/mem"]),
+    on_init("E77.environ", ["read", "/proc/1/environ"], INIT | {"EMPTY"}),
+    on_init("E77.maps", ["read", "/proc/1/maps"], INIT | {"EMPTY"}),
+    on_init("E77.auxv", ["read", "/proc/1/auxv"], INIT | {"EMPTY"}),
+    on_init("E77.stack", ["read", "/proc/1/stack"], INIT | {"EMPTY"}),
+    on_init("E77.syscall", ["read", "/proc/1/syscall"], INIT | {"EMPTY"}),
+    on_init("E77.fd", ["list", "/proc/1/fd"], INIT | {"EMPTY"}),
+    on_init("E77.map_files", ["list", "/proc/1/map_files"], INIT | {"EMPTY"}),
+    on_init("E77.exe", ["E77.link", "/proc/1/exe"]),
+    on_init("E77.root", ["E77.link", "/proc/1/root"]),
+    on_init("E77.cwd", ["E77.link", "/proc/1/cwd"]),
+    on_init("E77.list-root", ["list", "/proc/1/root"]),
+    on_init("kcmp", ["kcmp", "1"]),
+    on_init("robust", ["robust", "1"]),
+]
+
+# Rights over scheduling that only a capability gives. control: the host refuses a plain user.
+OVER_US = [
+    Row("sched.fifo", ["sched.fifo"], {"EPERM", "ENOSYS"}, refuses(root=["OPEN"], user=["EPERM"])),
+    Row("nice", ["nice"], {"EPERM", "EACCES"}, refuses(root=["OPEN"], user=["EACCES", "EPERM"])),
+    Row("ioprio.rt", ["ioprio.rt"], {"EPERM", "ENOSYS"},
+        refuses(root=["OPEN"], user=["EPERM", "OPEN"])),
+    Row("prlimit.raise", ["prlimit.raise"], {"EPERM"},
+        refuses(root=["OPEN", "EPERM"], user=["EPERM"])),  # EPERM: root of a container
+]
+
+
+@table(ON_INIT)
+def test_init(box, row):
+    judge(box, row)
+
+
+@table(OVER_US)
+def test_scheduling(box, row):
+    judge(box, row)
+
+
+@pytest.fixture
+def victim(box):
+    """A process of the host, of the same user."""
+    process = box.popen(["sleep", "60"], stdout=subprocess.DEVNULL)
+    time.sleep(0.02)
+    yield process
+    if process.poll() is None:
+        process.kill()
+    process.wait()
+
+
+ON_HOST = [
+    ("E75.host", ["E75", "{pid}"]),
+    ("E75.host-attach", ["E75.attach", "{pid}"]),
+    ("E76.host-read", ["E76.read", "{pid}"]),
+    ("E76.host-write", ["E76.write", "{pid}"]),
+    ("E76.host-getfd", ["E76.pidfd", "{pid}", "0"]),
+    ("E77.host-mem", ["openw", "/proc/{pid}/mem"]),
+    ("E77.host-environ", ["read", "/proc/{pid}/environ"]),
+    ("E77.host-root", ["list", "/proc/{pid}/root"]),
+    ("E79.host-signal", ["kill", "{pid}", "0"]),
+    ("E79.host-pidfd", ["kill.pidfd", "{pid}", "0"]),
+    ("prlimit.host", ["prlimit", "{pid}"]),
+    ("sched.host", ["sched", "{pid}"]),
+    ("ioprio.host", ["ioprio", "{pid}"]),
+    ("kcmp.host", ["kcmp", "{pid}"]),
+    ("migrate.host", ["migrate", "{pid}"]),
+    ("robust.host", ["robust", "{pid}"]),
+    ("oom.host", ["oom", "/proc/{pid}/oom_score_adj"]),
+    ("timerslack.host", ["openw", "/proc/{pid}/timerslack_ns"]),
+    ("coredump.host", ["openw", "/proc/{pid}/coredump_filter"]),
+]
+# The host may refuse these too: yama, kernels without the call, capabilities.
+HOST_MAY_REFUSE = {"E75.host", "E75.host-attach", "E76.host-read", "E76.host-write",
+                   "E76.host-getfd", "E77.host-mem", "oom.host", "kcmp.host", "migrate.host",
+                   "robust.host"}
+
+
+@pytest.mark.parametrize("name,argv", ON_HOST, ids=[name for name, _ in ON_HOST])
+def test_process_of_host(box, victim, name, argv):
+    argv = [box.attempt, *(word.format(pid=victim.pid) for word in argv)]
+    word, rest = box.plain(argv).verdict()
+    assert word == "OPEN" or (name in HOST_MAY_REFUSE and rest in ("EPERM", "EACCES", "ENOSYS")), \
+        f"control of {name}: {word} {rest}"
+    word, rest = box.run(argv).verdict()
+    assert word == "DENIED" and rest in GONE, f"{name}: {word} {rest}"
+    assert victim.poll() is None
+
+
+def test_kill_everything(box, victim):
+    """E79: only the sandbox dies, and the caller is told."""
+    control = box.plain(["unshare", *(["-U"] if box.identity.uid else []), "-pf", "--kill-child",
+                         "sh", "-c", f"sleep 60 & {box.attempt} kill -1 9; wait; echo survived"],
+                        timeout=5)
+    assert "OPEN" in control.stdout or control.exit >= 128, control
+    result = box.run([box.attempt, "kill", "-1", "9"], timeout=10)
+    assert victim.poll() is None, "E79: a process of the host was killed"
+    assert result.exit != 0 or result.verdict()[0] in ("DENIED", "OPEN"), result
+
+
+@pytest.mark.parametrize("number", [9, 15, 19, 11], ids=lambda number: f"E88.{number}")
+def test_signal_to_init(box, number):
+    """E88: ignored, or the sandbox ends. It does not hang, and nobody takes init's place."""
+    result = box.run(["sh", "-c", f"{box.attempt} kill 1 {number}; sleep 0.2; echo went-on"],
+                     timeout=10)
+    assert "went-on" in result.stdout or result.exit >= 125, result
+
+
+def test_supervisor_invisible(box):
+    """E75: neither the supervisor nor anything else of the host is among the processes."""
+    control = box.plain(["sh", "-c", "ls -d /proc/[0-9]* | wc -l"])
+    result = box.run(["sh", "-c", "ls -d /proc/[0-9]* | wc -l"])
+    assert int(control.stdout) > 8, control
+    assert int(result.stdout) <= 6, f"more processes than ours: {result}"
+
+
+def test_parent_is_inside(box):
+    """E75: the parent's pid is 0 or one of the sandbox, never a number of the host."""
+    result = box.run(["sh", "-c", "echo $PPID"])
+    assert int(result.stdout) <= 3, result
+
+
+def test_daemon_ends_with_session(box):
+    """E95: double fork, own session, every signal ignored."""
+    beat = box.path("beat")
+    control = box.plain([box.attempt, "E95", beat])
+    time.sleep(0.12)
+    first = open(beat).read()
+    time.sleep(0.12)
+    assert open(beat).read() != first, f"control: the daemon does not live: {control}"
+    kill_daemons(box)
+    os.unlink(beat)
+    result = box.run([box.attempt, "E95", beat])
+    time.sleep(0.3)
+    first = open(beat).read() if os.path.exists(beat) else ""
+    time.sleep(0.15)
+    last = open(beat).read() if os.path.exists(beat) else ""
+    assert first == last, f"E95: it outlived the session: {result}"
+
+
+def kill_daemons(box):
+    """Only ours: descendants of this test run that run the attempt program."""
+    import harness
+    for pid, line in harness.children().items():
+        if line.startswith(box.attempt + " E95"):
+            os.kill(pid, signal.SIGKILL)
+
+
+def test_background_job_does_not_hold_the_session(box):
+    """E95: a job that keeps the pipes open is ended, not waited for."""
+    result = box.run(["sh", "-c", "sleep 30 & echo done"], timeout=10)
+    assert "done" in result.stdout and result.seconds < 5, result
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP],
+                         ids=lambda number: f"E95.{number.name}")
+def test_supervisor_killed(box, number):
+    """The session ends with its supervisor, however that dies; the fixture looks for leftovers."""
+    beat = box.path("beat")
+    process = box.start([box.attempt, "E95", beat], stdout=subprocess.DEVNULL,
+                        stderr=subprocess.DEVNULL)
+    other = box.start(["sh", "-c", f"trap '' TERM INT HUP; while :; do date +%N >{beat}; done"],
+                      stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    process.wait(10)
+    time.sleep(0.2)
+    os.kill(other.pid, number)
+    if number in (signal.SIGKILL,):
+        other.wait(5)
+        time.sleep(1)
+        first = open(beat).read()
+        time.sleep(0.1)
+        assert open(beat).read() == first, "the workload outlived its supervisor"
+    else:
+        time.sleep(0.2)
+        other.kill()
+        other.wait(5)
+        time.sleep(1)
+    box.run(["true"])
+
+
+@pytest.mark.works
+def test_debugging_works(box):
+    """E78: a debugger on its own child."""
+    assert box.run([box.attempt, "E78"]).verdict()[0] == "OPEN"
+
+
+def test_no_debug(box):
+    """E78: and not with --no-debug."""
+    result = box.run([box.attempt, "E78"], options=("--no-debug",))
+    assert result.verdict()[0] == "DENIED", result
+    result = box.run([box.attempt, "E76.read", "2"], options=("--no-debug",))
+    assert result.verdict()[0] == "DENIED", result
+
+
+@pytest.mark.works
+@pytest.mark.parametrize("tool", [["gdb", "-batch", "-ex", "run", "-ex", "bt", "/bin/true"],
+                                  ["strace", "-f", "-o", "/tmp/trace", "/bin/true"]],
+                         ids=["E78.gdb", "E78.strace"])
+def test_debugger(box, tool):
+    if box.plain(["sh", "-c", "command -v " + tool[0]]).exit:
+        pytest.skip(f"{tool[0]} is not installed")
+    result = box.run(tool, timeout=30)
+    assert result.exit == 0 and "not permitted" not in result.stderr, result

@@ -1,0 +1,536 @@
+"""Runs the command under test as a black box, as root and as a plain user.
+
+Nothing here knows how the product works. It plants things (users, homes, secrets, projects), runs
+commands inside and outside the sandbox as one of two identities, and looks at the host afterwards.
+
+Environment:
+  SANDBOX       the command under test (required, unless SANDBOX_PEER is set)
+  SANDBOX_PEER  "bwrap" or "none": run the same tests against another program, for comparison only
+  ATTEMPT       the attempt program; else build*/tests/escape/attempt, else it is compiled
+"""
+
+import ctypes
+import dataclasses
+import fcntl
+import glob
+import os
+import pty
+import pwd
+import re
+import secrets
+import select
+import shutil
+import signal
+import stat
+import subprocess
+import tempfile
+import termios
+import time
+
+TESTS = os.path.dirname(os.path.abspath(__file__))
+REPOSITORY = os.path.dirname(TESTS)
+TIMEOUT = 20
+
+# Planted in every home; all of them must be unreadable inside. Relative to the home folder.
+SECRET_FILES = (
+    ".ssh/id_ed25519", ".ssh/id_rsa", ".ssh/config", ".ssh/authorized_keys",
+    ".gnupg/private-keys-v1.d/key.key", ".gnupg/trustdb.gpg",
+    ".aws/credentials", ".aws/config", ".config/gcloud/credentials.db",
+    ".azure/msal_token_cache.json", ".kube/config", ".docker/config.json",
+    ".netrc", ".npmrc", ".pypirc", ".git-credentials", ".config/git/credentials",
+    ".password-store/mail.gpg", ".local/share/keyrings/login.keyring",
+    ".mozilla/firefox/x.default/logins.json", ".config/google-chrome/Default/Login Data",
+    ".config/chromium/Default/Cookies", ".bash_history", ".zsh_history", ".python_history",
+    ".config/gh/hosts.yml", ".cargo/credentials.toml", ".pgpass", ".my.cnf",
+    ".vault-token", ".terraform.d/credentials.tfrc.json",
+)
+# The same inside a project.
+PROJECT_SECRETS = (".env", ".env.local", ".env.production", "sub/.env", "production.env")
+# Files of a project that the host's tools run later: present, must not change.
+PROTECTED_PRESENT = (
+    ".git/hooks/pre-commit", ".git/config", ".vscode/tasks.json", ".idea/workspace.xml",
+    ".claude/settings.json", ".mcp.json", ".envrc", ".sandbox/policy.yaml",
+)
+# The same, absent at the start: must not come into being.
+PROTECTED_ABSENT = (
+    ".git/hooks/post-checkout", ".git/config.worktree", ".devcontainer/devcontainer.json",
+    ".cursor/mcp.json", ".codex/config.toml", ".gemini/settings.json", ".claude/settings.local.json",
+)
+
+
+class Unavailable(Exception):
+    """This machine or caller cannot run the test; the text says why."""
+
+
+@dataclasses.dataclass
+class Result:
+    exit: int
+    stdout: str
+    stderr: str
+    seconds: float = 0.0
+    typed: str = ""  # what arrived in the terminal's input queue although nobody typed it
+
+    def verdict(self):
+        """The line of the attempt program: ("OPEN", detail), ("DENIED", errno), …"""
+        for line in self.stdout.replace("\r", "").splitlines():
+            # Not at the start: an echoed character of the terminal may come before it.
+            found = re.search(r"(OPEN|DENIED|UNSUPPORTED) (.*)", line)
+            if found:
+                return found.group(1), found.group(2).strip()
+        if self.exit > 128 and not self.stdout.strip():
+            return "DENIED", signal_name(self.exit - 128)
+        return "NOTHING", f"exit {self.exit}, stdout {self.stdout!r}, stderr {self.stderr!r}"
+
+
+def signal_name(number):
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+@dataclasses.dataclass
+class Identity:
+    name: str  # "root" or "user"
+    uid: int
+    gid: int
+    login: str
+    home: str
+    runtime: str
+    state: str
+    canary: str = ""  # in every planted secret, and nowhere else
+    planted: dict = dataclasses.field(default_factory=dict)  # signature of the untouched home
+
+    def environment(self):
+        return {
+            "HOME": self.home,
+            "USER": self.login,
+            "LOGNAME": self.login,
+            "SHELL": "/bin/sh",
+            "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+            "LANG": "C.UTF-8",
+            "TERM": "xterm",
+            "XDG_RUNTIME_DIR": self.runtime,
+            "XDG_STATE_HOME": self.state,
+            "XDG_CONFIG_HOME": os.path.join(self.home, ".config"),
+        }
+
+    def credentials(self):
+        """For subprocess; nothing if we already are this user."""
+        if os.getuid() == self.uid:
+            return {}
+        return {"user": self.uid, "group": self.gid, "extra_groups": []}
+
+    def own(self, path):
+        if os.getuid() == 0:
+            os.chown(path, self.uid, self.gid, follow_symlinks=False)
+
+    # ---- planting ----
+
+    def folder(self, path, mode=0o755):
+        missing = []
+        while not os.path.isdir(path):
+            missing.append(path)
+            path = os.path.dirname(path)
+        for name in reversed(missing):
+            os.mkdir(name, mode)
+            self.own(name)
+
+    def file(self, path, text, mode=0o644):
+        self.folder(os.path.dirname(path))
+        with open(path, "w") as out:
+            out.write(text)
+        os.chmod(path, mode)
+        self.own(path)
+        return path
+
+
+class World:
+    """Everything that lives as long as the test run: folders, users, the attempt program."""
+
+    def __init__(self):
+        self.root = os.getuid() == 0
+        # Not below /tmp, /var/tmp or /run: those are private inside.
+        parent = "/home" if self.root else os.path.expanduser("~")
+        self.base = tempfile.mkdtemp(prefix="sandbox-test-", dir=parent)
+        os.chmod(self.base, 0o755)
+        self.bin = os.path.join(self.base, "bin")
+        os.mkdir(self.bin)
+        self.login = None
+        self.identities = {}
+        become_subreaper()
+        self.attempt = self._install(find_attempt(self.bin), "attempt")
+        self.command = self._find_command()
+        self._make_identities()
+
+    def _install(self, source, name):
+        target = os.path.join(self.bin, name)
+        if source != target:
+            shutil.copy(source, target)
+        os.chmod(target, 0o755)
+        return target
+
+    def _find_command(self):
+        command = os.environ.get("SANDBOX")
+        if os.environ.get("SANDBOX_PEER"):
+            return None
+        if not command or not os.access(command, os.X_OK):
+            raise SystemExit(f"SANDBOX is not a program: {command!r}")
+        # A plain user may be unable to reach the build folder: then run a copy.
+        return command if world_reachable(command) else self._install(command, "sandbox")
+
+    def _make_identities(self):
+        if self.root:
+            self._add("root", 0, 0, "root")
+            self.login = "sbt" + secrets.token_hex(4)
+            home = os.path.join(self.base, "user")
+            subprocess.run(["useradd", "--no-create-home", "--home-dir", home, "--shell", "/bin/sh",
+                            "--user-group", self.login], check=True, capture_output=True)
+            entry = pwd.getpwnam(self.login)
+            self._add("user", entry.pw_uid, entry.pw_gid, self.login)
+        else:
+            entry = pwd.getpwuid(os.getuid())
+            self._add("user", entry.pw_uid, entry.pw_gid, entry.pw_name)
+
+    def _add(self, name, uid, gid, login):
+        home, runtime, state = (os.path.join(self.base, part)
+                                for part in (name, "run-" + name, "state-" + name))
+        identity = Identity(name, uid, gid, login, home, runtime, state,
+                            "CANARY-" + secrets.token_hex(12))
+        identity.folder(home)
+        identity.folder(runtime, 0o700)
+        identity.folder(state, 0o700)
+        self.identities[name] = identity
+
+    def identity(self, name):
+        if name not in self.identities:
+            raise Unavailable(f"started as a plain user: cannot run as {name}")
+        return self.identities[name]
+
+    def close(self):
+        if self.login:
+            subprocess.run(["userdel", self.login], capture_output=True)
+        shutil.rmtree(self.base, ignore_errors=True)
+
+
+def find_attempt(folder):
+    given = os.environ.get("ATTEMPT")
+    if given:
+        return given
+    built = sorted(glob.glob(os.path.join(REPOSITORY, "build*", "tests", "escape", "attempt")),
+                   key=os.path.getmtime)
+    if built:
+        return built[-1]
+    target = os.path.join(folder, "attempt")
+    subprocess.run(["cc", "-D_GNU_SOURCE", "-O1", "-static", "-o", target,
+                    *glob.glob(os.path.join(TESTS, "escape", "attempts", "*.c")), "-lpthread"],
+                   check=True)
+    return target
+
+
+def world_reachable(path):
+    path = os.path.realpath(path)
+    while True:
+        if not os.stat(path).st_mode & stat.S_IXOTH:
+            return False
+        if path == "/":
+            return True
+        path = os.path.dirname(path)
+
+
+def become_subreaper():
+    """Orphans of our children become our children, so that a leak has nowhere to hide."""
+    ctypes.CDLL(None, use_errno=True).prctl(36, 1, 0, 0, 0)
+
+
+# ---- running ----
+
+
+class Box:
+    """One identity in one planted project."""
+
+    def __init__(self, world, identity):
+        self.world = world
+        self.identity = identity
+        self.canary = identity.canary
+        self.project = os.path.join(identity.home, "project")
+        self.plant()
+
+    # ---- what is there ----
+
+    def home(self, *parts):
+        return os.path.join(self.identity.home, *parts)
+
+    def path(self, *parts):
+        return os.path.join(self.project, *parts)
+
+    @property
+    def attempt(self):
+        return self.world.attempt
+
+    def plant(self):
+        """A home with secrets and a project that looks like one, untouched for every test."""
+        home = self.identity.home
+        if self.identity.planted and signature(home) == self.identity.planted:
+            return
+        for entry in os.scandir(home):
+            if entry.is_dir(follow_symlinks=False):
+                shutil.rmtree(entry.path)
+            else:
+                os.unlink(entry.path)
+        for name in SECRET_FILES:
+            self.identity.file(os.path.join(home, name), f"{self.canary} {name}\n", 0o600)
+        self.identity.file(self.home("readable.txt"), "ordinary\n")
+        self.identity.file(self.home(".bashrc"), "# ordinary\n")
+        self.plant_project()
+        self.identity.planted = signature(home)
+
+    def plant_project(self):
+        put = self.identity.file
+        for name in PROJECT_SECRETS:
+            put(self.path(name), f"{self.canary} {name}\n", 0o600)
+        for name in PROTECTED_PRESENT:
+            put(self.path(name), ORDINARY_CONTENT.get(name, "{}\n"))
+        put(self.path(".git/HEAD"), "ref: refs/heads/main\n")
+        self.identity.folder(self.path(".git/objects"))
+        self.identity.folder(self.path(".git/refs/heads"))
+        put(self.path("main.c"), "int main(void) { return 0; }\n")
+        put(self.path("README.md"), "ordinary\n")
+
+    # ---- running things ----
+
+    def wrap(self, argv, options=(), cwd=None):
+        peer = os.environ.get("SANDBOX_PEER")
+        if peer == "none":
+            return list(argv)
+        if peer == "bwrap":
+            return self._bwrap(argv, cwd or self.project)
+        return [self.world.command, "run", "--static", *options, "--", *argv]
+
+    def _bwrap(self, argv, cwd):
+        hide = [part for name in (".ssh", ".gnupg", ".aws") for part in ("--tmpfs", self.home(name))]
+        return ["bwrap", "--unshare-all", "--die-with-parent", "--ro-bind", "/", "/", "--dev", "/dev",
+                "--proc", "/proc", "--tmpfs", "/tmp", "--tmpfs", "/run", "--tmpfs", "/var/tmp",
+                "--bind", self.project, self.project, *hide, "--chdir", cwd, "--", *argv]
+
+    def run(self, argv, cwd=None, env=None, timeout=TIMEOUT, tty=False, options=(), pass_fds=(),
+            may_leak=False, before=()):
+        """Inside the sandbox. Whatever comes out must not hold the canary, in any test."""
+        result = self.execute([*before, *self.wrap(argv, options, cwd)], cwd, env, timeout, tty,
+                              pass_fds)
+        if not may_leak:
+            assert self.canary not in result.stdout + result.stderr, f"a secret came out: {result}"
+        return result
+
+    def plain(self, argv, cwd=None, env=None, timeout=TIMEOUT, tty=False, pass_fds=(), before=()):
+        """The same identity, no sandbox: the positive control."""
+        return self.execute([*before, *argv], cwd, env, timeout, tty, pass_fds)
+
+    def start(self, argv, cwd=None, env=None, options=(), **more):
+        """Inside, without waiting. The caller ends it."""
+        return self.popen(self.wrap(argv, options, cwd), cwd, env, **more)
+
+    def popen(self, argv, cwd=None, env=None, **more):
+        return subprocess.Popen(argv, cwd=cwd or self.project,
+                                env={**self.identity.environment(), **(env or {})},
+                                start_new_session=True, **self.identity.credentials(), **more)
+
+    def execute(self, argv, cwd, env, timeout, tty, pass_fds):
+        if tty:
+            return self._execute_on_terminal(argv, cwd, env, timeout)
+        began = time.monotonic()
+        process = self.popen(argv, cwd, env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                             stderr=subprocess.PIPE, pass_fds=pass_fds)
+        try:
+            out, err = process.communicate(timeout=timeout)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            out, err = process.communicate()
+            raise AssertionError(f"no end within {timeout} s: {argv} {out!r} {err!r}") from None
+        return Result(shell_status(process.returncode), text(out), text(err),
+                      time.monotonic() - began)
+
+    def _execute_on_terminal(self, argv, cwd, env, timeout):
+        """On a pty as controlling terminal. `typed` is what was pushed into its input."""
+        began = time.monotonic()
+        master, slave = pty.openpty()
+        before = termios.tcgetattr(slave)
+        self.identity.own(os.ttyname(slave))
+
+        def take_terminal():
+            fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+        process = self.popen(argv, cwd, env, stdin=slave, stdout=slave, stderr=slave,
+                             preexec_fn=take_terminal)
+        try:
+            out = drain(master, process, began + timeout)
+            after = termios.tcgetattr(slave)
+            result = Result(shell_status(process.wait(1)), text(out), "",
+                            time.monotonic() - began, unread_input(slave))
+            result.terminal_restored = before == after
+            return result
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+            os.close(master)
+            os.close(slave)
+
+
+def signature(folder):
+    """What changes when anything below is touched: the time of change cannot be forged."""
+    found, queue = {}, [folder]
+    while queue:
+        path = queue.pop()
+        try:
+            status = os.lstat(path)
+        except OSError:  # deeper than a path can say: touched, in any case
+            return None
+        found[path] = (status.st_ino, status.st_mode, status.st_ctime_ns)
+        if stat.S_ISDIR(status.st_mode):
+            queue += [entry.path for entry in os.scandir(path)]
+    return found
+
+
+ORDINARY_CONTENT = {
+    ".git/config": "[core]\n\trepositoryformatversion = 0\n\tbare = false\n",
+    ".sandbox/policy.yaml": "version: 1\n",
+}
+
+
+def text(data):
+    return data.decode("utf-8", "backslashreplace")
+
+
+def shell_status(code):
+    return 128 - code if code < 0 else code
+
+
+def drain(master, process, end):
+    out = b""
+    while time.monotonic() < end:
+        ready, _, _ = select.select([master], [], [], 0.02)
+        if ready:
+            try:
+                out += os.read(master, 65536)
+            except OSError:
+                break
+        elif process.poll() is not None:
+            return out
+    raise AssertionError(f"no end on the terminal: {out!r}")
+
+
+def unread_input(slave):
+    """What waits to be read from the terminal although nothing was typed."""
+    settings = termios.tcgetattr(slave)
+    settings[3] &= ~termios.ICANON
+    termios.tcsetattr(slave, termios.TCSANOW, settings)
+    ready, _, _ = select.select([slave], [], [], 0)
+    return text(os.read(slave, 4096)) if ready else ""
+
+
+# ---- what must not be left ----
+
+
+def children(pid=None):
+    """All descendants that still run, as {pid: command line}."""
+    found, queue = {}, [pid or os.getpid()]
+    while queue:
+        parent = queue.pop()
+        for listing in glob.glob(f"/proc/{parent}/task/*/children"):
+            try:
+                with open(listing) as source:
+                    pids = [int(word) for word in source.read().split()]
+            except OSError:
+                continue
+            for child in pids:
+                line = command_line(child)
+                if line is None:
+                    reap(child)
+                    continue
+                found[child] = line
+                queue.append(child)
+    return found
+
+
+def command_line(pid):
+    """None for a process that is gone or a zombie."""
+    try:
+        with open(f"/proc/{pid}/stat") as source:
+            if source.read().rpartition(")")[2].split()[0] in ("Z", "X"):
+                return None
+        with open(f"/proc/{pid}/cmdline", "rb") as source:
+            return text(source.read().replace(b"\0", b" "))
+    except OSError:
+        return None
+
+
+def reap(pid):
+    try:
+        os.waitpid(pid, os.WNOHANG)
+    except ChildProcessError:
+        pass
+
+
+def mounts_below(base):
+    with open("/proc/self/mountinfo") as source:
+        return sorted(line.split()[4] for line in source if base in line)
+
+
+class LeakCheck:
+    """Compares the host before and after a test."""
+
+    # Kept by design, below the state folder: logs and the audit trail.
+    STATE_ALLOWED = ("audit", "log", "trust", "history", "lock")
+    RUNTIME_ALLOWED = ("lock",)
+
+    def __init__(self, box):
+        self.box = box
+        self.processes = set(children())
+        self.mounts = mounts_below(box.world.base)
+        self.temporary = self._temporary_folders()
+        self.names = self._protected_names()
+
+    def _protected_names(self):
+        names = {name.split("/")[0] for name in PROTECTED_PRESENT + PROTECTED_ABSENT}
+        names |= {name for name in PROTECTED_PRESENT + PROTECTED_ABSENT}
+        return {name for name in names if os.path.lexists(self.box.path(name))}
+
+    def _temporary_folders(self):
+        return set(glob.glob(f"/tmp/sandbox-{self.box.identity.uid}/*"))
+
+    def check(self, wait=1.5):
+        problems = self._processes(wait)
+        problems += [f"mount left: {path}" for path in mounts_below(self.box.world.base)
+                     if path not in self.mounts]
+        problems += [f"placeholder left in the project: {name}"
+                     for name in sorted(self._protected_names() - self.names)]
+        problems += [f"left in /tmp: {path}" for path in self._temporary_folders() - self.temporary]
+        problems += self._files(self.box.identity.runtime, self.RUNTIME_ALLOWED)
+        problems += self._files(self.box.identity.state, self.STATE_ALLOWED)
+        return problems
+
+    def _processes(self, wait):
+        end = time.monotonic() + wait
+        while True:
+            left = {pid: line for pid, line in children().items() if pid not in self.processes}
+            if not left or time.monotonic() > end:
+                break
+            time.sleep(0.01)
+        for pid in left:  # they are ours: started by this test, found below us
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        return [f"process left: {pid} {line}" for pid, line in left.items()]
+
+    @staticmethod
+    def _files(folder, allowed):
+        found = []
+        for path, folders, files in os.walk(os.path.join(folder, "sandbox")):
+            relative = os.path.relpath(path, folder).split(os.sep)[1:]
+            for name in files + ([] if relative else folders):
+                parts = [*relative, name]
+                if not any(word in part for part in parts for word in allowed):
+                    found.append(f"left in {os.path.basename(folder)}: {os.path.join(path, name)}")
+        return found
