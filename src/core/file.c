@@ -99,6 +99,16 @@ int file_make_folders(const char *path, mode_t mode) {
   }
 }
 
+int file_private_folder(const char *path) {
+  if (mkdir(path, 0700) < 0 && errno != EEXIST)
+    return -errno;
+  struct stat status;
+  if (lstat(path, &status) < 0)
+    return -errno;
+  bool ours = S_ISDIR(status.st_mode) && status.st_uid == geteuid() && !(status.st_mode & 0077);
+  return ours ? 0 : -EPERM;
+}
+
 int fd_send(int socket, int fd, const void *payload, size_t length) {
   union {
     char bytes[CMSG_SPACE(sizeof(int))];

@@ -21,6 +21,10 @@ int file_replace_at(int directory, const char *path, const void *data, size_t le
 /* mkdir -p with the given mode for every folder that is made. Returns 0 or a negative errno. */
 int file_make_folders(const char *path, mode_t mode);
 
+/* Makes one folder that only we can use, or makes sure that an existing one is: ours, 0700, no
+ * symbolic link. Names in /tmp can be guessed and made by others first. 0 or a negative errno. */
+int file_private_folder(const char *path);
+
 /* Passes one descriptor and a small payload over a UNIX socket. 0 or a negative errno. */
 int fd_send(int socket, int fd, const void *payload, size_t length);
 

@@ -26,7 +26,9 @@ enum landlock_use {
   LANDLOCK_USE_DEVICE, /* write and ioctl on device files: /dev, ttys */
 };
 
-/* Starts a plan for the given ABI (0: an empty plan that landlock_apply ignores). */
+/* Starts a plan for the given ABI. handled_fs is what it restricts: nothing (an empty plan that
+ * landlock_apply ignores) for 0, and for 1, which would refuse every rename between folders.
+ * A restricted thread can never mount again: not for a workload that runs nested containers. */
 struct landlock_plan landlock_plan_new(int abi);
 void landlock_allow(struct landlock_plan *plan, const char *path, enum landlock_use use);
 void landlock_plan_clear(struct landlock_plan *plan);

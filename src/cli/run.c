@@ -1,0 +1,335 @@
+/* `sandbox run`: flags and policy become a plan, the plan becomes a session. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cli/run-options.h"
+#include "cli/values.h"
+#include "core/alloc.h"
+#include "core/cleanup.h"
+#include "core/escape.h"
+#include "core/json.h"
+#include "engine/engine.h"
+#include "plan/plan.h"
+#include "session/overlays.h"
+#include "session/session.h"
+
+struct run {
+  const struct invocation *invocation;
+  struct host_context host;
+  struct policy *policy;
+  struct plan plan;
+  struct strv command;
+  struct start_report *report;
+  char id[SESSION_ID_LENGTH + 1];
+  char *overlay_folder;
+};
+
+static void run_clear(struct run *run) {
+  plan_clear(&run->plan);
+  policy_free(run->policy);
+  host_context_clear(&run->host);
+  strv_clear(&run->command);
+  free(run->overlay_folder);
+}
+
+/* ---- flags → policy ---- */
+
+static const struct {
+  int option;
+  enum rule_kind kind;
+  const char *flag;
+} path_flags[] = {
+    {RUN_RW, RULE_WRITE, "--rw"},
+    {RUN_RO, RULE_READ, "--ro"},
+    {RUN_OVERLAY, RULE_OVERLAY, "--overlay"},
+    {RUN_BLACKLIST, RULE_HIDE, "--blacklist"},
+    {RUN_UNPROTECT, RULE_UNPROTECT, "--unprotect"},
+};
+
+static int apply_path_flag(struct run *run, const struct given_option *given,
+                           struct sb_error *error) {
+  for (size_t i = 0; i < ARRAY_SIZE(path_flags); i++) {
+    if (path_flags[i].option != given->spec->id)
+      continue;
+    /* Protected names belong to the project; paths are meant from where the caller stands. */
+    const char *base =
+        path_flags[i].kind == RULE_UNPROTECT ? run->host.project : run->host.cwd;
+    return policy_add_flag(run->policy, &run->host.policy, path_flags[i].kind, base, given->value,
+                           path_flags[i].flag, error);
+  }
+  return 0;
+}
+
+static void apply_environment_flag(struct policy *policy, const char *value) {
+  if (strchr(value, '='))
+    strv_add(&policy->environment_set, value);
+  else
+    strv_add(&policy->environment_pass, value);
+}
+
+static void apply_network_flag(struct policy *policy, const char *hosts) {
+  policy->network.mode = hosts ? NETWORK_FILTERED : NETWORK_FULL;
+  _cleanup_free_ char *copy = xstrdup(hosts ? hosts : "");
+  char *rest = NULL;
+  for (char *host = strtok_r(copy, ",", &rest); host; host = strtok_r(NULL, ",", &rest))
+    strv_add(&policy->network.allow, host);
+}
+
+static void set_scalar(struct policy *policy, const char *key) {
+  policy_set_key_origin(policy, key, STORE_FLAGS, NULL, 0);
+}
+
+static int apply_scalar_flag(struct run *run, const struct given_option *given,
+                             struct sb_error *error) {
+  struct policy *policy = run->policy;
+  switch (given->spec->id) {
+  case RUN_MODE:
+    policy->mode = strcmp(given->value, "static") == 0 ? MODE_STATIC : MODE_DYNAMIC;
+    set_scalar(policy, "mode");
+    return 0;
+  case RUN_STATIC:
+    policy->mode = MODE_STATIC;
+    set_scalar(policy, "mode");
+    return 0;
+  case RUN_NO_DEBUG:
+    policy->debug = false;
+    set_scalar(policy, "debug");
+    return 0;
+  case RUN_REQUIRE:
+    policy->require = (enum policy_require)value_word(given->spec->words, given->value);
+    set_scalar(policy, "require");
+    return 0;
+  case RUN_BACKEND:
+    free(policy->backend);
+    policy->backend = xstrdup(given->value);
+    set_scalar(policy, "backend");
+    return 0;
+  case RUN_ENV:
+    apply_environment_flag(policy, given->value);
+    return 0;
+  case RUN_ALLOW_NETWORK:
+    apply_network_flag(policy, given->value);
+    set_scalar(policy, "network.mode");
+    return 0;
+  case RUN_POLICY:
+    return policy_load_file(&run->host.policy, given->value, STORE_FLAGS, policy, error);
+  default:
+    return 0;
+  }
+}
+
+static int load_policy(struct run *run, struct sb_error *error) {
+  if (policy_load(&run->host.policy, &run->policy, error) < 0)
+    return -1;
+  for (size_t i = 0; i < run->invocation->option_count; i++) {
+    const struct given_option *given = &run->invocation->options[i];
+    if (apply_scalar_flag(run, given, error) < 0 || apply_path_flag(run, given, error) < 0)
+      return -1;
+  }
+  return 0;
+}
+
+/* ---- the command ---- */
+
+static const char *usual_shell(void) {
+  return access("/bin/bash", X_OK) == 0 ? "/bin/bash" : "/bin/sh";
+}
+
+static int choose_command(struct run *run, struct sb_error *error) {
+  const char *script = invocation_value(run->invocation, RUN_COMMAND);
+  if (script && run->invocation->operand_count > 0) {
+    sb_fail(error, SB_CODE_USAGE, 0, "both -c and a command were given");
+    return sb_hint(error, "use one of them: sandbox run -c 'make && make test'");
+  }
+  if (script) {
+    strv_add(&run->command, usual_shell());
+    strv_add(&run->command, "-c");
+    strv_add(&run->command, script);
+    return 0;
+  }
+  for (size_t i = 0; i < run->invocation->operand_count; i++)
+    strv_add(&run->command, run->invocation->operands[i]);
+  if (run->command.count == 0) {
+    const char *shell = getenv("SHELL");
+    strv_add(&run->command, shell && shell[0] == '/' ? shell : usual_shell());
+  }
+  return 0;
+}
+
+/* A folder as stdin, stdout or stderr would be a way out: openat(0, "..") walks the host. */
+static int check_descriptors(struct sb_error *error) {
+  for (int fd = 0; fd < 3; fd++) {
+    struct stat status;
+    if (fstat(fd, &status) == 0 && S_ISDIR(status.st_mode)) {
+      sb_fail(error, SB_CODE_USAGE, 0, "descriptor %d is a folder", fd);
+      return sb_hint(error, "redirect it from a file, or from /dev/null");
+    }
+  }
+  return 0;
+}
+
+static enum terminal_mode terminal_mode_of(const struct invocation *invocation) {
+  const char *value = invocation_value(invocation, RUN_TTY);
+  return value ? (enum terminal_mode)value_word("auto always never", value) : TERMINAL_AUTO;
+}
+
+static int make_plan(struct run *run, struct sb_error *error) {
+  struct plan_request request = {
+      .host = &run->host,
+      .policy = run->policy,
+      .session_id = run->id,
+      .command = run->command.items,
+      .terminal = terminal_mode_of(run->invocation),
+      .overlay_folder = run->overlay_folder,
+  };
+  const char *offset = invocation_value(run->invocation, RUN_TIME_OFFSET);
+  if (offset) {
+    int64_t seconds;
+    if (value_offset("--time-offset", offset, &seconds, error) < 0)
+      return -1;
+    request.time_offset_seconds = seconds;
+    request.has_time_offset = true;
+  }
+  return plan_compile(&request, &run->plan, error);
+}
+
+static int prepare(struct run *run, struct sb_error *error) {
+  const char *folder = invocation_value(run->invocation, RUN_CHDIR);
+  if (folder && chdir(folder) < 0) {
+    _cleanup_free_ char *shown = escape_string(folder);
+    sb_fail_errno(error, "-C '%s'", shown);
+    return sb_hint(error, "name a folder that exists");
+  }
+  if (check_descriptors(error) < 0 || host_context_load(&run->host, error) < 0 ||
+      choose_command(run, error) < 0 || load_policy(run, error) < 0)
+    return -1;
+  session_new_id(run->id);
+  run->overlay_folder = overlays_folder(&run->host, run->id);
+  return 0;
+}
+
+/* ---- running ---- */
+
+static void print_timing(const struct timespec phases[PHASE_COUNT]) {
+  static const char *const names[PHASE_COUNT] = {
+      [PHASE_BEGIN] = "begin",
+      [PHASE_PLANNED] = "policy and plan",
+      [PHASE_CLONED] = "user, pid and mount namespaces",
+      [PHASE_IDENTITY] = "ids mapped",
+      [PHASE_PLACEHOLDERS] = "placeholders",
+      [PHASE_NAMESPACES] = "network, ipc, uts and cgroup namespaces",
+      [PHASE_VIEW] = "file system view",
+      [PHASE_SPAWNED] = "confinement and exec",
+      [PHASE_EXITED] = "the command itself",
+      [PHASE_FINISHED] = "clean-up",
+  };
+  for (size_t i = 1; i < PHASE_COUNT; i++) {
+    if (phases[i].tv_sec == 0)
+      continue;
+    double microseconds = (double)(phases[i].tv_sec - phases[0].tv_sec) * 1e6 +
+                          (double)(phases[i].tv_nsec - phases[0].tv_nsec) / 1e3;
+    fprintf(stderr, "%8.0f us  %s\n", microseconds, names[i]);
+  }
+}
+
+static void show_notice(void *context, const char *text) {
+  (void)context;
+  cli_warn("%s", text);
+}
+
+static void show_warnings(const struct run *run) {
+  if (invocation_has(run->invocation, RUN_QUIET))
+    return;
+  STRV_FOREACH(line, &run->policy->ignored) cli_warn("%s", *line);
+  STRV_FOREACH(line, &run->plan.warnings) cli_warn("%s", *line);
+  if (invocation_has(run->invocation, RUN_VERBOSE)) {
+    STRV_FOREACH(line, &run->plan.notes) cli_warn("%s", *line);
+  }
+}
+
+static int print_plan(struct run *run) {
+  if (!invocation_has(run->invocation, RUN_JSON)) {
+    _cleanup_free_ char *text = plan_to_text(&run->plan);
+    return cli_print(text);
+  }
+  json_t *json = plan_to_json(&run->plan);
+  _cleanup_free_ char *line = json_line(json);
+  json_decref(json);
+  return cli_print(line);
+}
+
+/* Without any confinement; only where `require` says so. */
+static int run_plainly(struct run *run) {
+  execvp(run->command.items[0], run->command.items);
+  int errnum = errno;
+  _cleanup_error_ struct sb_error error = {0};
+  _cleanup_free_ char *command = escape_string(run->command.items[0]);
+  sb_fail(&error, SB_CODE_NOT_FOUND, errnum, "cannot execute '%s'", command);
+  cli_report_for(run->invocation, &error);
+  return errnum == ENOENT ? EXIT_CODE_NOT_FOUND : EXIT_CODE_CANNOT_EXECUTE;
+}
+
+static int run_session(struct run *run, struct session_result *ret_result,
+                       struct sb_error *error) {
+  struct session_request request = {
+      .host = &run->host,
+      .plan = &run->plan,
+      .session_id = run->id,
+      .report = run->report,
+      .notice = show_notice,
+  };
+  if (overlays_create(&run->plan, error) < 0)
+    return -1;
+  int result = session_run(&request, ret_result, error);
+  overlays_remove(run->overlay_folder);
+  return result;
+}
+
+/* The kernel or its settings refused, not the caller's policy: what `require` is about. */
+static bool is_missing_protection(const struct session_result *result,
+                                  const struct sb_error *error) {
+  return !result->started && result->exit_code == EXIT_CODE_FAILURE &&
+         (error->code == SB_CODE_UNSUPPORTED || error->code == SB_CODE_SYSTEM);
+}
+
+static int run_and_report(struct run *run) {
+  _cleanup_error_ struct sb_error error = {0};
+  struct session_result result = {.exit_code = EXIT_CODE_FAILURE};
+  show_warnings(run);
+  if (run_session(run, &result, &error) == 0) {
+    if (invocation_has(run->invocation, RUN_TIMING))
+      print_timing(result.phases);
+    return result.exit_code;
+  }
+  if (run->policy->require == REQUIRE_PREFERRED && is_missing_protection(&result, &error)) {
+    cli_warn("NOT SANDBOXED: %s. The command runs with all of your rights: it can read your "
+             "secrets, write everywhere and use the network (require: preferred)",
+             error.message);
+    return run_plainly(run);
+  }
+  cli_report_for(run->invocation, &error);
+  return result.exit_code;
+}
+
+int run_main(const struct invocation *invocation) {
+  _cleanup_error_ struct sb_error error = {0};
+  __attribute__((cleanup(run_clear))) struct run run = {.invocation = invocation};
+  run.report = engine_report_new();
+  if (!run.report) {
+    sb_fail_errno(&error, "allocating a page");
+    return cli_report_for(invocation, &error);
+  }
+  report_phase(run.report, PHASE_BEGIN);
+  if (prepare(&run, &error) < 0)
+    return cli_report_for(invocation, &error);
+  if (run.policy->require == REQUIRE_DISABLED && !invocation_has(invocation, RUN_DRY_RUN))
+    return run_plainly(&run);
+  if (make_plan(&run, &error) < 0)
+    return cli_report_for(invocation, &error);
+  report_phase(run.report, PHASE_PLANNED);
+  return invocation_has(invocation, RUN_DRY_RUN) ? print_plan(&run) : run_and_report(&run);
+}

@@ -1,0 +1,48 @@
+/* Gives up every capability for good. Runs between clone and exec: raw system calls only. */
+#include "engine/caps.h"
+
+#include <errno.h>
+#include <linux/capability.h>
+#include <linux/securebits.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* No capability for uid 0 on exec, none by changing uids, none kept, none ambient; all locked. */
+#define LOCKED_BITS                                                                                \
+  (SECBIT_NOROOT | SECBIT_NOROOT_LOCKED | SECBIT_NO_SETUID_FIXUP | SECBIT_NO_SETUID_FIXUP_LOCKED | \
+   SECBIT_KEEP_CAPS_LOCKED | SECBIT_NO_CAP_AMBIENT_RAISE | SECBIT_NO_CAP_AMBIENT_RAISE_LOCKED)
+
+/* The kernel says with EINVAL which capability is one too many; a newer one has more of them than
+ * our headers know. */
+static int drop_bounding_set(void) {
+  for (unsigned long capability = 0; prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) == 0;)
+    capability++;
+  return errno == EINVAL ? 0 : -errno;
+}
+
+/* Bits of younger kernels, which restrict the exec of scripts, stay as they are. */
+static int lock_securebits(void) {
+  int bits = prctl(PR_GET_SECUREBITS, 0, 0, 0, 0);
+  if (bits < 0)
+    return -errno;
+  bits = (bits | LOCKED_BITS) & ~SECBIT_KEEP_CAPS;
+  return prctl(PR_SET_SECUREBITS, (unsigned long)bits, 0, 0, 0) < 0 ? -errno : 0;
+}
+
+static int clear_sets(void) {
+  if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) < 0)
+    return -errno;
+  struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+  struct __user_cap_data_struct none[_LINUX_CAPABILITY_U32S_3] = {0};
+  return syscall(SYS_capset, &header, none) < 0 ? -errno : 0;
+}
+
+int caps_drop_all(void) {
+  int result = drop_bounding_set();
+  if (result == 0)
+    result = lock_securebits();
+  if (result == 0)
+    result = clear_sets(); /* last: the others need CAP_SETPCAP */
+  return result;
+}

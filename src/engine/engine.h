@@ -1,0 +1,42 @@
+/* The native engine as the monitor sees it: clone the session's first process, map its ids, let it
+ * go, and turn what it reports into errors. Order of calls: engine_clone, engine_map_identity,
+ * engine_go; then messages on `channel` until it closes. */
+#pragma once
+
+#include <signal.h>
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include "core/error.h"
+#include "engine/channel.h"
+#include "engine/report.h"
+#include "plan/plan.h"
+
+struct engine {
+  pid_t init;  /* the session's pid 1, as seen from outside */
+  int pidfd;   /* of that process */
+  int channel; /* our end of the line to it */
+  struct start_report *report;
+  const struct plan *plan;
+};
+
+struct engine_input {
+  const struct plan *plan;
+  bool terminal[3];       /* which of stdin, stdout, stderr become the session's terminal */
+  sigset_t original_mask; /* to be given back to the workload */
+};
+
+/* The shared page; made before anything else so that phases can be noted. NULL if no memory. */
+struct start_report *engine_report_new(void);
+
+int engine_clone(const struct engine_input *input, struct start_report *report,
+                 struct engine *ret_engine, struct sb_error *error);
+int engine_map_identity(struct engine *engine, struct sb_error *error);
+int engine_go(struct engine *engine, struct sb_error *error);
+int engine_send(struct engine *engine, enum message_kind kind, int value);
+
+/* Describes why the session did not start. Returns -1 and the exit code that fits in *ret_exit. */
+int engine_explain(const struct engine *engine, int *ret_exit, struct sb_error *error);
+
+/* Ends the session at once, whatever it is doing, and waits until nothing of it is left. */
+void engine_destroy(struct engine *engine);

@@ -1,0 +1,20 @@
+/* PID 1 of the session: builds the view, starts the workload, reaps, forwards signals, reports the
+ * end. It never returns, holds no capability once the workload runs, and cannot be traced. */
+#pragma once
+
+#include <signal.h>
+#include <stdbool.h>
+
+#include "engine/report.h"
+#include "plan/plan.h"
+
+struct init_input {
+  const struct plan *plan;
+  struct start_report *report;
+  int channel;              /* our end of the line to the monitor */
+  bool terminal[3];         /* which of stdin, stdout, stderr become the session's terminal */
+  bool has_terminal;        /* any of them */
+  sigset_t original_mask;   /* the caller's, given back to the workload */
+};
+
+_Noreturn void init_main(const struct init_input *input);

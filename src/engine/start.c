@@ -1,0 +1,229 @@
+/* Starts the session's first process from the monitor's side; see engine.h. */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/sched.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "core/cleanup.h"
+#include "core/escape.h"
+#include "core/file.h"
+#include "core/text.h"
+#include "engine/engine.h"
+#include "engine/init.h"
+
+struct start_report *engine_report_new(void) {
+  void *page = mmap(NULL, sizeof(struct start_report), PROT_READ | PROT_WRITE,
+                    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  return page == MAP_FAILED ? NULL : page;
+}
+
+static void child_main(const struct engine_input *input, struct start_report *report, int channel) {
+  struct init_input init = {
+      .plan = input->plan,
+      .report = report,
+      .channel = channel,
+      .original_mask = input->original_mask,
+  };
+  for (int fd = 0; fd < 3; fd++) {
+    init.terminal[fd] = input->terminal[fd];
+    init.has_terminal |= input->terminal[fd];
+  }
+  init_main(&init);
+}
+
+int engine_clone(const struct engine_input *input, struct start_report *report,
+                 struct engine *ret_engine, struct sb_error *error) {
+  int ends[2];
+  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0)
+    return sb_fail_errno(error, "creating the line to the session");
+
+  int pidfd = -1;
+  struct clone_args arguments = {
+      /* The costly namespaces (network: 0.4 ms) are entered by the child while we go on. */
+      .flags = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_PIDFD,
+      .pidfd = (uintptr_t)&pidfd,
+      .exit_signal = SIGCHLD,
+  };
+  pid_t pid = (pid_t)syscall(SYS_clone3, &arguments, sizeof arguments);
+  if (pid == 0) {
+    close(ends[0]); /* or we would never see the monitor's end of file */
+    child_main(input, report, ends[1]);
+  }
+  close(ends[1]);
+  if (pid < 0) {
+    int saved = errno;
+    close(ends[0]);
+    return sb_fail(error, SB_CODE_UNSUPPORTED, saved, "creating a user namespace");
+  }
+  report_phase(report, PHASE_CLONED);
+  *ret_engine = (struct engine){
+      .init = pid, .pidfd = pidfd, .channel = ends[0], .report = report, .plan = input->plan};
+  return 0;
+}
+
+/* ---- identity ---- */
+
+static int write_proc(pid_t pid, const char *name, const char *text, size_t length) {
+  char path[64];
+  snprintf(path, sizeof path, "/proc/%d/%s", pid, name);
+  _cleanup_close_ int fd = open(path, O_WRONLY | O_CLOEXEC);
+  if (fd < 0)
+    return -errno;
+  return write(fd, text, length) < 0 ? -errno : 0;
+}
+
+/* Every id the caller's own namespace knows, each mapped to itself, so that owners look as they do
+ * outside. Only a caller with CAP_SETUID may write that. */
+static int write_full_map(pid_t pid, const char *name) {
+  char own[32];
+  snprintf(own, sizeof own, "/proc/self/%s", name);
+  _cleanup_free_ char *current = NULL;
+  int result = file_read_at(AT_FDCWD, own, 64 * 1024, &current, NULL);
+  if (result < 0)
+    return result;
+  _cleanup_text_ struct text map = {0};
+  char *rest = NULL;
+  for (char *line = strtok_r(current, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
+    unsigned inside, outside, count;
+    if (sscanf(line, "%u %u %u", &inside, &outside, &count) == 3)
+      text_appendf(&map, "%u %u %u\n", inside, inside, count);
+  }
+  return write_proc(pid, name, text_string(&map), map.length);
+}
+
+static int write_single_map(pid_t pid, const char *name, unsigned id) {
+  char map[64];
+  int length = snprintf(map, sizeof map, "%u %u 1\n", id, id);
+  return write_proc(pid, name, map, (size_t)length);
+}
+
+static int map_ids(pid_t pid) {
+  if (geteuid() == 0 && write_full_map(pid, "uid_map") == 0 && write_full_map(pid, "gid_map") == 0)
+    return 0;
+  /* The kernel wants setgroups given up before an unprivileged gid map: dropping a group could
+   * otherwise lift a restriction that a file places on that group. */
+  int result = write_proc(pid, "setgroups", "deny", 4);
+  if (result == 0 || result == -ENOENT)
+    result = write_single_map(pid, "uid_map", geteuid());
+  return result < 0 ? result : write_single_map(pid, "gid_map", getegid());
+}
+
+int engine_map_identity(struct engine *engine, struct sb_error *error) {
+  int result = map_ids(engine->init);
+  if (result < 0) {
+    sb_fail(error, SB_CODE_UNSUPPORTED, -result, "mapping your user id into the session");
+    return sb_hint(error, "run 'sandbox doctor' to see what restricts user namespaces here");
+  }
+  report_phase(engine->report, PHASE_IDENTITY);
+  engine_send(engine, MESSAGE_IDENTITY_READY, 0);
+  return 0;
+}
+
+int engine_send(struct engine *engine, enum message_kind kind, int value) {
+  struct message message = {.kind = kind, .value = value};
+  return send(engine->channel, &message, sizeof message, MSG_NOSIGNAL) < 0 ? -errno : 0;
+}
+
+int engine_go(struct engine *engine, struct sb_error *error) {
+  int result = engine_send(engine, MESSAGE_GO, 0);
+  if (result == 0)
+    return 0;
+  int ignored;
+  return engine_explain(engine, &ignored, error);
+}
+
+void engine_destroy(struct engine *engine) {
+  if (engine->init > 0) {
+    kill(engine->init, SIGKILL);
+    while (waitpid(engine->init, NULL, 0) < 0 && errno == EINTR)
+      ;
+  }
+  if (engine->pidfd >= 0)
+    close(engine->pidfd);
+  if (engine->channel >= 0)
+    close(engine->channel);
+  *engine = (struct engine){.init = -1, .pidfd = -1, .channel = -1, .report = engine->report};
+}
+
+/* ---- explaining ---- */
+
+static const struct {
+  const char *doing, *fix;
+} steps[STEP_COUNT] = {
+    [STEP_NAMESPACES] = {"creating the network, ipc, uts and cgroup namespaces",
+                         "run 'sandbox doctor': the kernel or an outer container forbids them"},
+    [STEP_IDENTITY] = {"mapping your user id into the session", "run 'sandbox doctor'"},
+    [STEP_LOOPBACK] = {"bringing up the session's loopback interface", "run 'sandbox doctor'"},
+    [STEP_HOSTNAME] = {"setting the session's host name", "run 'sandbox doctor'"},
+    [STEP_PRIVATE] = {"mounting the session's private tmpfs", "run 'sandbox doctor'"},
+    [STEP_PIVOT] = {"entering the session's root", "is '/' an initramfs? see docs/ARCHITECTURE.md"},
+    [STEP_TIME] = {"shifting the clocks with --time-offset",
+                   "the kernel needs CONFIG_TIME_NS, and no clock may become negative"},
+    [STEP_TERMINAL] = {"opening the session's terminal", "try --tty never"},
+    [STEP_FORK] = {"starting a process", "too many processes? see ulimit -u"},
+    [STEP_KEYRING] = {"replacing the session keyring", "see /proc/sys/kernel/keys/maxkeys"},
+    [STEP_WORKING_FOLDER] = {"entering the working folder",
+                             "it must exist and be visible inside: choose another with -C"},
+    [STEP_RLIMIT] = {"switching off core dumps", "run 'sandbox doctor'"},
+    [STEP_CAPABILITIES] = {"dropping capabilities", "run 'sandbox doctor'"},
+    [STEP_LANDLOCK] = {"restricting writes with Landlock", "run 'sandbox doctor'"},
+    [STEP_SECCOMP] = {"installing the system call filter", "run 'sandbox doctor'"},
+};
+
+static int explain_exec(const struct engine *engine, int *ret_exit, struct sb_error *error) {
+  int errnum = engine->report->errnum;
+  _cleanup_free_ char *command = escape_string(engine->plan->arguments.items[0]);
+  *ret_exit = errnum == ENOENT ? 127 : 126;
+  if (errnum != ENOENT) {
+    sb_fail(error, SB_CODE_SYSTEM, errnum, "cannot execute '%s'", command);
+    return errnum == EACCES ? sb_hint(error, "is it executable, and readable inside the sandbox?")
+                            : -1;
+  }
+  sb_fail(error, SB_CODE_NOT_FOUND, 0, "command not found: '%s'", command);
+  return sb_hint(error, "check the spelling, or whether its folder is in PATH and visible inside");
+}
+
+static int explain_operation(const struct engine *engine, struct sb_error *error) {
+  const struct operation *operation = &engine->plan->operations[engine->report->operation];
+  _cleanup_free_ char *path = escape_string(operation->path);
+  int errnum = engine->report->errnum;
+  sb_fail(error, SB_CODE_SYSTEM, errnum, "%s '%s'", operation_doing(operation->kind), path);
+  if (operation->kind == OPERATION_PROC && errnum == EPERM)
+    return sb_hint(error, "this container masks /proc and the kernel has no Landlock to make up "
+                          "for it: start the container with an unmasked /proc");
+  if (errnum == ELOOP || errnum == ENOENT)
+    return sb_hint(error, "it changed while the session started: run the command again");
+  if (operation->kind == OPERATION_OVERLAY)
+    return sb_hint(error, "overlays need a file system with extended attributes for their upper "
+                          "folder; run 'sandbox doctor'");
+  return sb_hint(error, "it is there because: %s", operation->why ? operation->why : "always");
+}
+
+int engine_explain(const struct engine *engine, int *ret_exit, struct sb_error *error) {
+  enum step step = engine->report->failed;
+  *ret_exit = 125;
+  if (step == STEP_EXEC)
+    return explain_exec(engine, ret_exit, error);
+  if (step == STEP_OPERATION)
+    return explain_operation(engine, error);
+  if (step == STEP_NONE || !steps[step].doing)
+    return sb_fail(error, SB_CODE_SYSTEM, 0, "the session ended before the command started");
+  int errnum = engine->report->errnum;
+  if (step == STEP_WORKING_FOLDER) {
+    _cleanup_free_ char *folder = escape_string(engine->plan->working_folder);
+    sb_fail(error, SB_CODE_SYSTEM, errnum, "%s '%s'", steps[step].doing, folder);
+  } else if (step == STEP_LANDLOCK && engine->report->detail) {
+    _cleanup_free_ char *path = escape_string(engine->report->detail);
+    sb_fail(error, SB_CODE_SYSTEM, errnum, "%s: '%s'", steps[step].doing, path);
+  } else {
+    sb_fail(error, SB_CODE_SYSTEM, errnum, "%s", steps[step].doing);
+  }
+  return sb_hint(error, "%s", steps[step].fix);
+}

@@ -1,0 +1,342 @@
+/* The workload's file system view; see view.h.
+ *
+ * The session's own objects (/tmp, /run, /dev, masks) live in one private tmpfs, so that one size
+ * limit holds for all of them. It and the new root are attached over the old root only because the
+ * kernel clones attached mounts alone; pivot_root then takes the old root, with whatever is still
+ * attached to it, out of the namespace. */
+#include "engine/view.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/openat2.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "core/cleanup.h"
+
+struct view {
+  const struct plan *plan;
+  struct start_report *report;
+  int host;    /* the host's root, as the namespace was born with it */
+  int private; /* the private tmpfs */
+  int root;    /* the root being built */
+  bool sealed; /* the private tmpfs has become read-only; clones of it now are, too */
+};
+
+/* Opens an absolute path below a root without following any symbolic link: what the plan saw is
+ * what is mounted, even if somebody swaps a folder for a link meanwhile. */
+static int open_inside(int root, const char *path, unsigned flags) {
+  struct open_how how = {
+      .flags = O_PATH | O_CLOEXEC | (flags & OPERATION_NOFOLLOW ? O_NOFOLLOW : 0),
+      .resolve = RESOLVE_IN_ROOT | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS,
+  };
+  int fd = (int)syscall(SYS_openat2, root, path, &how, sizeof how);
+  return fd < 0 ? -errno : fd;
+}
+
+static int clone_tree(int fd, const char *path, unsigned flags) {
+  int tree = open_tree(fd, path, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH | flags);
+  return tree < 0 ? -errno : tree;
+}
+
+static int set_attributes(int tree, unsigned long long set, unsigned long long clear,
+                          unsigned flags) {
+  struct mount_attr attributes = {.attr_set = set, .attr_clr = clear, .propagation = MS_PRIVATE};
+  return mount_setattr(tree, "", AT_EMPTY_PATH | flags, &attributes, sizeof attributes) < 0 ? -errno
+                                                                                            : 0;
+}
+
+static int attach(int tree, int target) {
+  return move_mount(tree, "", target, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH) < 0
+             ? -errno
+             : 0;
+}
+
+static int place(struct view *view, int tree, const struct operation *operation) {
+  _cleanup_close_ int target = open_inside(view->root, operation->path, operation->flags);
+  return target < 0 ? target : attach(tree, target);
+}
+
+/* Clones a host object, gives it its attributes and puts it in place. */
+static int place_host_object(struct view *view, const struct operation *operation,
+                             unsigned long long attributes) {
+  const char *path = operation->source ? operation->source : operation->path;
+  _cleanup_close_ int source = open_inside(view->host, path, operation->flags);
+  if (source < 0)
+    return source;
+  _cleanup_close_ int tree = clone_tree(source, "", AT_RECURSIVE);
+  if (tree < 0)
+    return tree;
+  int result = set_attributes(
+      tree, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | attributes, 0, AT_RECURSIVE);
+  return result < 0 ? result : place(view, tree, operation);
+}
+
+static int apply_writable(struct view *view, const struct operation *operation) {
+  return place_host_object(view, operation, 0);
+}
+
+static int apply_readonly(struct view *view, const struct operation *operation) {
+  return place_host_object(view, operation, MOUNT_ATTR_RDONLY);
+}
+
+static int apply_device(struct view *view, const struct operation *operation) {
+  _cleanup_close_ int source = open_inside(view->host, operation->path, 0);
+  if (source < 0)
+    return source;
+  _cleanup_close_ int tree = clone_tree(source, "", 0);
+  return tree < 0 ? tree : place(view, tree, operation);
+}
+
+static int apply_private_folder(struct view *view, const struct operation *operation) {
+  if (mkdirat(view->private, operation->source, 0700) < 0)
+    return errno == EEXIST ? 0 : -errno;
+  /* Not by mkdir's mode: the caller's umask must not decide who may use /tmp. */
+  return fchmodat(view->private, operation->source, operation->mode, 0) < 0 ? -errno : 0;
+}
+
+static int apply_private_file(struct view *view, const struct operation *operation) {
+  _cleanup_close_ int fd =
+      openat(view->private, operation->source, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0);
+  if (fd < 0)
+    return -errno;
+  return fchmod(fd, operation->mode) < 0 ? -errno : 0;
+}
+
+static int apply_private_link(struct view *view, const struct operation *operation) {
+  return symlinkat(operation->path, view->private, operation->source) < 0 ? -errno : 0;
+}
+
+static int apply_private(struct view *view, const struct operation *operation) {
+  _cleanup_close_ int tree = clone_tree(view->private, operation->source, 0);
+  return tree < 0 ? tree : place(view, tree, operation);
+}
+
+static int apply_private_sealed(struct view *view, const struct operation *operation) {
+  _cleanup_close_ int tree = clone_tree(view->private, operation->source, 0);
+  if (tree < 0)
+    return tree;
+  int result = set_attributes(tree, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOEXEC, 0, 0);
+  return result < 0 ? result : place(view, tree, operation);
+}
+
+/* Once the private tmpfs is read-only, every clone of it is; that saves a call for each mask. */
+static int seal_private(struct view *view) {
+  if (view->sealed)
+    return 0;
+  view->sealed = true;
+  return set_attributes(view->private, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOEXEC, 0, 0);
+}
+
+static int apply_mask(struct view *view, const struct operation *operation) {
+  int result = seal_private(view);
+  if (result < 0)
+    return result;
+  _cleanup_close_ int target = open_inside(view->root, operation->path, operation->flags);
+  if (target < 0)
+    return target;
+  struct stat status;
+  if (fstat(target, &status) < 0)
+    return -errno;
+  const char *source = operation->source         ? operation->source
+                       : S_ISDIR(status.st_mode) ? "mask/folder"
+                                                 : "mask/file";
+  _cleanup_close_ int tree = clone_tree(view->private, source, 0);
+  return tree < 0 ? tree : attach(tree, target);
+}
+
+static int apply_seal(struct view *view, const struct operation *operation) {
+  _cleanup_close_ int target = open_inside(view->root, operation->path, 0);
+  if (target < 0)
+    return target;
+  _cleanup_close_ int tree = clone_tree(target, "", AT_RECURSIVE);
+  if (tree < 0)
+    return tree;
+  int result = set_attributes(tree, MOUNT_ATTR_RDONLY, 0, AT_RECURSIVE);
+  return result < 0 ? result : attach(tree, target);
+}
+
+static int apply_root(struct view *view, const struct operation *operation) {
+  (void)operation;
+  _cleanup_close_ int tree = clone_tree(view->host, "", AT_RECURSIVE);
+  if (tree < 0)
+    return tree;
+  int result = set_attributes(
+      tree, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, 0, AT_RECURSIVE);
+  if (result == 0)
+    result = attach(tree, view->host);
+  if (result == 0)
+    view->root = steal_fd(&tree);
+  return result;
+}
+
+/* ---- new file systems ---- */
+
+struct fs_option {
+  const char *key, *value; /* value NULL: a flag; key NULL: not set */
+};
+
+static int new_filesystem(const char *type, const struct fs_option *options, size_t count,
+                          unsigned attributes) {
+  _cleanup_close_ int context = fsopen(type, FSOPEN_CLOEXEC);
+  if (context < 0)
+    return -errno;
+  for (size_t i = 0; i < count; i++) {
+    if (!options[i].key)
+      continue;
+    unsigned command = options[i].value ? FSCONFIG_SET_STRING : FSCONFIG_SET_FLAG;
+    if (fsconfig(context, command, options[i].key, options[i].value, 0) < 0)
+      return -errno;
+  }
+  if (fsconfig(context, FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0)
+    return -errno;
+  int mount = fsmount(context, FSMOUNT_CLOEXEC, attributes);
+  return mount < 0 ? -errno : mount;
+}
+
+static int apply_devpts(struct view *view, const struct operation *operation) {
+  static const struct fs_option options[] = {
+      {"newinstance", NULL}, {"ptmxmode", "0666"}, {"mode", "0620"}};
+  _cleanup_close_ int mount =
+      new_filesystem("devpts", options, ARRAY_SIZE(options), MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC);
+  return mount < 0 ? mount : place(view, mount, operation);
+}
+
+/* The kernel refuses a fresh /proc or /sys where the visible one is masked, as in most containers:
+ * what it would show would be more than is visible now. Then the outer one stays, read-only. */
+static int place_or_keep_outer(struct view *view, const struct operation *operation,
+                               const char *type, unsigned attributes, volatile bool *ret_weaker) {
+  _cleanup_close_ int mount = new_filesystem(type, NULL, 0, attributes);
+  if (mount == -EPERM) {
+    *ret_weaker = true;
+    return 0;
+  }
+  return mount < 0 ? mount : place(view, mount, operation);
+}
+
+static int apply_proc(struct view *view, const struct operation *operation) {
+  int result = place_or_keep_outer(view, operation, "proc",
+                                   MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC,
+                                   &view->report->weaker_proc);
+  /* The outer /proc shows processes outside. Only Landlock then keeps the workload from using
+   * /proc/PID/root of a process of the same user; without it there is no boundary left. */
+  if (result == 0 && view->report->weaker_proc && view->plan->landlock.abi == 0)
+    return -EPERM;
+  return result;
+}
+
+static int apply_sysfs(struct view *view, const struct operation *operation) {
+  return place_or_keep_outer(
+      view, operation, "sysfs",
+      MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC,
+      &view->report->weaker_sysfs);
+}
+
+static int apply_overlay(struct view *view, const struct operation *operation) {
+  char lower[64], upper[64], work[64];
+  /* overlayfs takes names only; the descriptors pin what the plan saw. */
+  _cleanup_close_ int lower_fd = open_inside(view->host, operation->path, 0);
+  _cleanup_close_ int upper_fd = open_inside(view->host, operation->upper, 0);
+  if (lower_fd < 0 || upper_fd < 0)
+    return lower_fd < 0 ? lower_fd : upper_fd;
+  snprintf(lower, sizeof lower, "/proc/self/fd/%d", lower_fd);
+  snprintf(upper, sizeof upper, "/proc/self/fd/%d/upper", upper_fd);
+  snprintf(work, sizeof work, "/proc/self/fd/%d/work", upper_fd);
+  const struct fs_option options[] = {
+      {"lowerdir", lower}, {"upperdir", upper}, {"workdir", work}, {"userxattr", NULL}};
+  _cleanup_close_ int mount = new_filesystem("overlay", options, ARRAY_SIZE(options),
+                                             MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
+  return mount < 0 ? mount : place(view, mount, operation);
+}
+
+static int apply_nothing(struct view *view, const struct operation *operation) {
+  (void)view;
+  (void)operation;
+  return 0; /* done outside, by the monitor, before we were told to go on */
+}
+
+static int (*const appliers[OPERATION_COUNT])(struct view *, const struct operation *) = {
+    [OPERATION_PLACEHOLDER_FOLDER] = apply_nothing,
+    [OPERATION_PLACEHOLDER_FILE] = apply_nothing,
+    [OPERATION_PRIVATE_FOLDER] = apply_private_folder,
+    [OPERATION_PRIVATE_FILE] = apply_private_file,
+    [OPERATION_PRIVATE_LINK] = apply_private_link,
+    [OPERATION_ROOT] = apply_root,
+    [OPERATION_PRIVATE] = apply_private,
+    [OPERATION_PRIVATE_SEALED] = apply_private_sealed,
+    [OPERATION_DEVICE] = apply_device,
+    [OPERATION_DEVPTS] = apply_devpts,
+    [OPERATION_PROC] = apply_proc,
+    [OPERATION_SYSFS] = apply_sysfs,
+    [OPERATION_WRITABLE] = apply_writable,
+    [OPERATION_READONLY] = apply_readonly,
+    [OPERATION_OVERLAY] = apply_overlay,
+    [OPERATION_PIN] = apply_writable,
+    [OPERATION_PROTECT] = apply_readonly,
+    [OPERATION_SEAL] = apply_seal,
+    [OPERATION_MASK] = apply_mask,
+};
+
+static bool forgivable(const struct operation *operation, int result) {
+  return (operation->flags & OPERATION_OPTIONAL) && (result == -ENOENT || result == -ENOTDIR);
+}
+
+static int apply_operations(struct view *view) {
+  for (size_t i = 0; i < view->plan->operation_count; i++) {
+    const struct operation *operation = &view->plan->operations[i];
+    int result = appliers[operation->kind](view, operation);
+    if (result < 0 && !forgivable(operation, result)) {
+      view->report->operation = i;
+      return report_failure(view->report, STEP_OPERATION, result);
+    }
+  }
+  return 0;
+}
+
+static int create_private(struct view *view) {
+  char size[32], inodes[32];
+  snprintf(size, sizeof size, "%llu", view->plan->private_size_bytes);
+  snprintf(inodes, sizeof inodes, "%llu", view->plan->private_inodes);
+  const struct fs_option options[] = {
+      {"mode", "0755"},
+      {view->plan->private_size_bytes ? "size" : NULL, size},
+      {view->plan->private_inodes ? "nr_inodes" : NULL, inodes},
+  };
+  int mount =
+      new_filesystem("tmpfs", options, ARRAY_SIZE(options), MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
+  if (mount < 0)
+    return report_failure(view->report, STEP_PRIVATE, mount);
+  view->private = mount;
+  int result = attach(mount, view->host);
+  return result < 0 ? report_failure(view->report, STEP_PRIVATE, result) : 0;
+}
+
+static int enter(struct view *view) {
+  if (fchdir(view->root) < 0 || syscall(SYS_pivot_root, ".", ".") < 0 ||
+      umount2(".", MNT_DETACH) < 0 || chdir("/") < 0)
+    return report_failure(view->report, STEP_PIVOT, -errno);
+  return 0;
+}
+
+int view_build(const struct plan *plan, struct start_report *report) {
+  struct view view = {.plan = plan, .report = report, .private = -1, .root = -1};
+  view.host = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+  if (view.host < 0)
+    return report_failure(report, STEP_PRIVATE, -errno);
+  int result = create_private(&view);
+  if (result == 0)
+    result = apply_operations(&view);
+  if (result == 0)
+    result = enter(&view);
+  /* No descriptor of the old root may survive: it would be a way out (CVE-2024-21626). */
+  close(view.host);
+  if (view.private >= 0)
+    close(view.private);
+  if (view.root >= 0)
+    close(view.root);
+  return result;
+}

@@ -1,0 +1,99 @@
+/* The command, where it may be found, and its environment. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "core/alloc.h"
+#include "core/cleanup.h"
+#include "plan/compile.h"
+
+#define DEFAULT_PATH "/usr/local/bin:/usr/bin:/bin"
+
+static void set_variable(struct strv *environment, const char *name, const char *value) {
+  char *entry = xasprintf("%s=%s", name, value);
+  size_t length = strlen(name) + 1;
+  STRV_FOREACH(item, environment) {
+    if (strncmp(*item, entry, length) == 0) {
+      free(*item);
+      *item = entry;
+      return;
+    }
+  }
+  strv_take(environment, entry);
+}
+
+static const char *get_variable(const struct strv *environment, const char *name) {
+  size_t length = strlen(name);
+  STRV_FOREACH(item, environment) {
+    if (strncmp(*item, name, length) == 0 && (*item)[length] == '=')
+      return *item + length + 1;
+  }
+  return NULL;
+}
+
+static void pass_environment(struct compiler *compiler) {
+  for (char *const *entry = compiler->host->policy.environment; *entry; entry++) {
+    const char *equals = strchr(*entry, '=');
+    if (!equals)
+      continue;
+    _cleanup_free_ char *name = xstrndup(*entry, (size_t)(equals - *entry));
+    if (environment_passes(compiler->policy, name))
+      strv_add(&compiler->plan->environment, *entry);
+  }
+}
+
+static void set_environment(struct compiler *compiler) {
+  struct strv *environment = &compiler->plan->environment;
+  char runtime[32];
+  snprintf(runtime, sizeof runtime, "/run/user/%u", (unsigned)compiler->host->user);
+  /* These point at private folders that exist and are writable, whatever they were outside. */
+  set_variable(environment, "TMPDIR", "/tmp");
+  set_variable(environment, "XDG_RUNTIME_DIR", runtime);
+  set_variable(environment, "SANDBOX", compiler->request->session_id);
+  STRV_FOREACH(entry, &compiler->policy->environment_set) {
+    const char *equals = strchr(*entry, '=');
+    _cleanup_free_ char *name = xstrndup(*entry, (size_t)(equals - *entry));
+    set_variable(environment, name, equals + 1);
+  }
+}
+
+static void add_candidates(struct plan *plan, const char *command) {
+  const char *path = get_variable(&plan->environment, "PATH");
+  if (!path || !path[0])
+    path = DEFAULT_PATH;
+  for (const char *at = path;; at++) {
+    size_t length = strcspn(at, ":");
+    if (length == 0) /* an empty entry means the current folder */
+      strv_addf(&plan->executables, "./%s", command);
+    else
+      strv_addf(&plan->executables, "%.*s/%s", (int)length, at, command);
+    at += length;
+    if (!*at)
+      return;
+  }
+}
+
+int compile_command(struct compiler *compiler, struct sb_error *error) {
+  struct plan *plan = compiler->plan;
+  for (char *const *word = compiler->request->command; *word; word++)
+    strv_add(&plan->arguments, *word);
+  const char *command = plan->arguments.items[0];
+  if (!command[0]) {
+    sb_fail(error, SB_CODE_USAGE, 0, "the command is an empty word");
+    return sb_hint(error, "name a program: sandbox run -- ls");
+  }
+  strv_add(&plan->script_arguments, "sh");
+  strv_add(&plan->script_arguments, "");
+  for (size_t i = 1; i < plan->arguments.count; i++)
+    strv_add(&plan->script_arguments, plan->arguments.items[i]);
+  pass_environment(compiler);
+  set_environment(compiler);
+  if (strchr(command, '/'))
+    strv_add(&plan->executables, command);
+  else
+    add_candidates(plan, command);
+  return 0;
+}

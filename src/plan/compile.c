@@ -1,0 +1,205 @@
+/* Policy, flags and the machine become a plan. Looks, decides, and changes nothing. */
+#include "plan/compile.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/alloc.h"
+#include "core/cleanup.h"
+#include "core/escape.h"
+#include "core/path.h"
+
+void found_add(struct found_list *list, char *path, const struct rule *rule, const char *why) {
+  ARRAY_GROW(list->items, list->count);
+  list->items[list->count++] = (struct found){path, rule, why};
+}
+
+static void found_clear(struct found_list *list) {
+  for (size_t i = 0; i < list->count; i++)
+    free(list->items[i].path);
+  free(list->items);
+}
+
+char *compile_resolve(const char *path) {
+  _cleanup_close_ int fd = open(path, O_PATH | O_CLOEXEC);
+  if (fd < 0)
+    return NULL;
+  char link[32], name[4096];
+  snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+  ssize_t length = readlink(link, name, sizeof name);
+  if (length == sizeof name) { /* longer than one page: take the slow way */
+    return realpath(path, NULL);
+  }
+  return length < 0 ? NULL : xstrndup(name, (size_t)length);
+}
+
+char *compile_reason(const struct rule *rule) {
+  _cleanup_free_ char *written = escape_string(rule->written ? rule->written : rule->pattern);
+  if (rule->why)
+    return xasprintf("%s: %s", written, rule->why);
+  _cleanup_free_ char *origin = origin_describe(&rule->origin);
+  return xasprintf("%s %s (%s)", rule_kind_name(rule->kind), written, origin);
+}
+
+bool compile_unprotected(const struct compiler *compiler, const char *path) {
+  const struct policy *policy = compiler->policy;
+  for (size_t i = 0; compiler->unprotects && i < policy->rule_count; i++) {
+    if (policy->rules[i].kind == RULE_UNPROTECT && rule_matches(&policy->rules[i], path))
+      return true;
+  }
+  return false;
+}
+
+static bool has_unprotect(const struct policy *policy) {
+  for (size_t i = 0; i < policy->rule_count; i++) {
+    if (policy->rules[i].kind == RULE_UNPROTECT)
+      return true;
+  }
+  return false;
+}
+
+bool compile_covered(const struct strv *list, const char *path) {
+  STRV_FOREACH(item, list) {
+    if (path_is_under(path, *item))
+      return true;
+  }
+  return false;
+}
+
+/* The order in which the engine must work; within a phase the order of compilation stays. */
+static const unsigned char phases[OPERATION_COUNT] = {
+    [OPERATION_PLACEHOLDER_FOLDER] = 0, [OPERATION_PLACEHOLDER_FILE] = 0,
+    [OPERATION_PRIVATE_FOLDER] = 1,     [OPERATION_PRIVATE_FILE] = 1,
+    [OPERATION_PRIVATE_LINK] = 1,       [OPERATION_ROOT] = 2,
+    [OPERATION_PRIVATE] = 3,            [OPERATION_PRIVATE_SEALED] = 3,
+    [OPERATION_DEVICE] = 3,             [OPERATION_DEVPTS] = 3,
+    [OPERATION_PROC] = 3,               [OPERATION_SYSFS] = 3,
+    [OPERATION_WRITABLE] = 4,           [OPERATION_READONLY] = 4,
+    [OPERATION_OVERLAY] = 4,            [OPERATION_PIN] = 5,
+    [OPERATION_PROTECT] = 6,            [OPERATION_SEAL] = 7,
+    [OPERATION_MASK] = 8,
+};
+#define PHASE_LATE 8
+
+static unsigned phase_of(const struct operation *operation) {
+  return operation->flags & OPERATION_LATE ? PHASE_LATE : phases[operation->kind];
+}
+
+static void order_operations(struct plan *plan) {
+  if (plan->operation_count == 0)
+    return;
+  struct operation *ordered = xcalloc(plan->operation_count, sizeof *ordered);
+  size_t count = 0;
+  for (unsigned phase = 0; phase <= PHASE_LATE; phase++) {
+    for (size_t i = 0; i < plan->operation_count; i++) {
+      if (phase_of(&plan->operations[i]) == phase)
+        ordered[count++] = plan->operations[i];
+    }
+  }
+  free(plan->operations);
+  plan->operations = ordered;
+}
+
+/* What this version cannot enforce is an error, never left out in silence. */
+static int refuse_unsupported(const struct policy *policy, struct sb_error *error) {
+  const struct {
+    bool asked;
+    const char *feature, *fix;
+  } features[] = {
+      {policy->mode == MODE_DYNAMIC, "dynamic mode", "use --static"},
+      {policy->network.mode != NETWORK_NONE, "network access", "leave network.mode at none"},
+      {policy->network.publish.count > 0, "publishing ports", "remove network.publish"},
+      {policy->network.unix_sockets.count > 0, "UNIX sockets from the host",
+       "remove network.unix_sockets"},
+      {policy->containers, "containers inside the sandbox", "remove containers: true"},
+      {policy->vm.enabled || policy->vm.kvm, "virtual machines inside the sandbox", "remove vm"},
+      {strcmp(policy->backend, "auto") != 0 && strcmp(policy->backend, "native") != 0,
+       "back ends other than native", "use --backend native"},
+  };
+  for (size_t i = 0; i < ARRAY_SIZE(features); i++) {
+    if (!features[i].asked)
+      continue;
+    sb_fail(error, SB_CODE_UNSUPPORTED, 0, "%s: not available in this version",
+            features[i].feature);
+    return sb_hint(error, "%s", features[i].fix);
+  }
+  return 0;
+}
+
+static void plan_landlock(struct compiler *compiler) {
+  struct landlock_plan landlock = landlock_plan_new(landlock_abi());
+  static const char *const always[] = {"/tmp", "/var/tmp", "/run", "/dev/shm", "/proc"};
+  for (size_t i = 0; i < ARRAY_SIZE(always); i++)
+    landlock_allow(&landlock, always[i], LANDLOCK_USE_WRITE);
+  landlock_allow(&landlock, "/dev", LANDLOCK_USE_DEVICE);
+  for (size_t i = 0; i < compiler->plan->operation_count; i++) {
+    const struct operation *operation = &compiler->plan->operations[i];
+    if (operation->kind == OPERATION_WRITABLE || operation->kind == OPERATION_OVERLAY)
+      landlock_allow(&landlock, operation->path, LANDLOCK_USE_WRITE);
+  }
+  compiler->plan->landlock = landlock;
+}
+
+static void plan_settings(struct compiler *compiler) {
+  struct plan *plan = compiler->plan;
+  const struct plan_request *request = compiler->request;
+  plan->hostname = xasprintf("sandbox-%s", request->session_id);
+  plan->working_folder = xstrdup(compiler->host->cwd);
+  plan->time_offset_seconds = request->time_offset_seconds;
+  plan->has_time_offset = request->has_time_offset;
+  plan->terminal = request->terminal;
+  plan->seccomp.debug = compiler->policy->debug;
+}
+
+static int compile_parts(struct compiler *compiler, struct sb_error *error) {
+  compile_private(compiler);
+  compile_kernel_views(compiler);
+  compile_hidden(compiler);
+  if (compile_globs(compiler, error) < 0 || compile_places(compiler, error) < 0 ||
+      compile_git(compiler, error) < 0 || compile_protections(compiler, error) < 0 ||
+      compile_command(compiler, error) < 0)
+    return -1;
+  compile_masks(compiler);
+  order_operations(compiler->plan);
+  plan_landlock(compiler);
+  plan_settings(compiler);
+  return 0;
+}
+
+static void compiler_clear(struct compiler *compiler) {
+  found_clear(&compiler->hidden);
+  found_clear(&compiler->globbed);
+  strv_clear(&compiler->writable);
+  strv_clear(&compiler->overlaid);
+  strv_clear(&compiler->shown);
+  strv_clear(&compiler->repositories);
+  strv_clear(&compiler->sealed);
+  strv_clear(&compiler->masked);
+  strv_clear(&compiler->holes);
+  strv_clear(&compiler->fixed);
+}
+
+int plan_compile(const struct plan_request *request, struct plan *ret_plan,
+                 struct sb_error *error) {
+  struct plan plan = {0};
+  struct compiler compiler = {
+      .request = request,
+      .policy = request->policy,
+      .host = request->host,
+      .plan = &plan,
+      .unprotects = has_unprotect(request->policy),
+  };
+  int result = refuse_unsupported(request->policy, error);
+  if (result == 0)
+    result = compile_parts(&compiler, error);
+  compiler_clear(&compiler);
+  if (result < 0)
+    plan_clear(&plan);
+  else
+    *ret_plan = plan;
+  return result;
+}

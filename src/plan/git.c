@@ -1,0 +1,237 @@
+/* Git repositories inside writable places. The human's next `git status` runs what config and hooks
+ * say, so these stay read-only in every form a repository takes: a folder, a file that points
+ * elsewhere (worktrees, submodules), a bare repository, a symbolic link. What a `.git` file says is
+ * the repository's own claim; it is believed only where the other side, written by the human's git,
+ * points back. */
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/alloc.h"
+#include "core/cleanup.h"
+#include "core/escape.h"
+#include "core/file.h"
+#include "core/path.h"
+#include "plan/compile.h"
+#include "plan/walk.h"
+
+#define GITFILE_LIMIT (64 * 1024)
+#define MODULES_DEPTH 8
+
+static bool exists(const char *folder, const char *name) {
+  _cleanup_free_ char *path = path_join(folder, name);
+  return access(path, F_OK) == 0;
+}
+
+static bool is_git_folder(const char *path) {
+  return exists(path, "HEAD") && exists(path, "objects") && exists(path, "refs");
+}
+
+static char *read_line_of(const char *folder, const char *name) {
+  _cleanup_free_ char *path = path_join(folder, name);
+  char *data = NULL;
+  if (file_read_at(AT_FDCWD, path, GITFILE_LIMIT, &data, NULL) < 0)
+    return NULL;
+  data[strcspn(data, "\r\n")] = '\0';
+  return data;
+}
+
+/* ---- what is protected in one git folder ---- */
+
+static int protect_name(struct compiler *compiler, const char *git, const char *name, bool reserve,
+                        const char *content, struct sb_error *error) {
+  _cleanup_free_ char *path = path_join(git, name);
+  if (compile_unprotected(compiler, path))
+    return 0;
+  return compile_protect(compiler, path, reserve, content,
+                         "git: decides what your own git executes", error);
+}
+
+/* The administrative folders of linked worktrees: they tell git where its config is. */
+static int protect_worktrees(struct compiler *compiler, const char *git, struct sb_error *error);
+
+static int protect_git_folder(struct compiler *compiler, const char *git, struct sb_error *error) {
+  /* A file `commondir` makes git read its config elsewhere. Where it does not exist, one that names
+   * the folder itself changes nothing for git and can be protected. */
+  _cleanup_free_ char *own = xasprintf("%s\n", git);
+  const struct {
+    const char *name;
+    bool reserve;
+    const char *content;
+  } names[] = {
+      {"config", false, NULL},     {"hooks", true, NULL},         {"info", true, NULL},
+      {"config.worktree", true, ""}, {"commondir", true, own},
+  };
+  for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+    if (protect_name(compiler, git, names[i].name, names[i].reserve, names[i].content, error) < 0)
+      return -1;
+  }
+  return protect_worktrees(compiler, git, error);
+}
+
+struct names_found {
+  const char *folder;
+  struct strv paths;
+};
+
+static bool find_worktrees(void *context, const struct walk_entry *entry) {
+  struct names_found *found = context;
+  strv_take(&found->paths, path_join(found->folder, entry->path));
+  return false;
+}
+
+static int protect_worktrees(struct compiler *compiler, const char *git, struct sb_error *error) {
+  static const char *const names[] = {"commondir", "gitdir", "config.worktree"};
+  _cleanup_free_ char *folder = path_join(git, "worktrees");
+  struct names_found found = {.folder = folder};
+  walk_folder(folder, 1, find_worktrees, &found);
+  int result = 0;
+  for (size_t i = 0; result == 0 && i < found.paths.count * ARRAY_SIZE(names); i++)
+    result = protect_name(compiler, found.paths.items[i / ARRAY_SIZE(names)],
+                          names[i % ARRAY_SIZE(names)], false, NULL, error);
+  strv_clear(&found.paths);
+  return result;
+}
+
+/* ---- submodules: git folders below .git/modules, and the `.git` files that point to them ---- */
+
+static bool find_modules(void *context, const struct walk_entry *entry) {
+  struct names_found *found = context;
+  if (strcmp(entry->name, "HEAD") == 0) {
+    _cleanup_free_ char *head = path_join(found->folder, entry->path);
+    char *folder = path_parent(head);
+    if (is_git_folder(folder)) {
+      strv_take(&found->paths, folder);
+    } else {
+      free(folder);
+    }
+  }
+  return strcmp(entry->name, "objects") != 0 && strcmp(entry->name, "refs") != 0 &&
+         strcmp(entry->name, "logs") != 0;
+}
+
+/* The work tree a submodule's config names, so that its `.git` file cannot be replaced. */
+static char *submodule_work_tree(const char *git) {
+  _cleanup_free_ char *path = path_join(git, "config"), *data = NULL;
+  if (file_read_at(AT_FDCWD, path, GITFILE_LIMIT, &data, NULL) < 0)
+    return NULL;
+  char *rest = NULL;
+  for (char *line = strtok_r(data, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
+    line += strspn(line, " \t");
+    if (strncmp(line, "worktree", 8) != 0)
+      continue;
+    line += 8 + strspn(line + 8, " \t");
+    if (*line == '=')
+      return path_join(git, line + 1 + strspn(line + 1, " \t\""));
+  }
+  return NULL;
+}
+
+static int protect_modules(struct compiler *compiler, const char *git, struct sb_error *error) {
+  _cleanup_free_ char *folder = path_join(git, "modules");
+  struct names_found found = {.folder = folder};
+  walk_folder(folder, MODULES_DEPTH, find_modules, &found);
+  int result = 0;
+  for (size_t i = 0; result == 0 && i < found.paths.count; i++) {
+    result = protect_git_folder(compiler, found.paths.items[i], error);
+    _cleanup_free_ char *tree = submodule_work_tree(found.paths.items[i]);
+    if (result == 0 && tree)
+      result = protect_name(compiler, tree, ".git", false, NULL, error);
+  }
+  strv_clear(&found.paths);
+  return result;
+}
+
+/* ---- `.git` as a file ---- */
+
+/* A linked worktree: its folder lies in the common folder's `worktrees`, and names us back. */
+static char *worktree_common_folder(const char *place, const char *git) {
+  _cleanup_free_ char *line = read_line_of(git, "commondir");
+  _cleanup_free_ char *back = read_line_of(git, "gitdir");
+  if (!line || !back)
+    return NULL;
+  _cleanup_free_ char *named = path_join(git, line);
+  _cleanup_free_ char *common = compile_resolve(named);
+  _cleanup_free_ char *back_path = path_join(git, back);
+  _cleanup_free_ char *back_to = compile_resolve(back_path);
+  _cleanup_free_ char *own = path_join(place, ".git");
+  if (!common || !back_to || !is_git_folder(common) || strcmp(back_to, own) != 0)
+    return NULL;
+  _cleanup_free_ char *worktrees = path_join(common, "worktrees");
+  return path_is_under(git, worktrees) ? steal_pointer(common) : NULL;
+}
+
+/* A submodule whose superproject lies above us and keeps the git folder. */
+static bool is_submodule_folder(const char *place, const char *git) {
+  const char *marker = strstr(git, "/.git/modules/");
+  if (!marker || !is_git_folder(git))
+    return false;
+  _cleanup_free_ char *super = xstrndup(git, (size_t)(marker - git));
+  return path_is_under(place, super);
+}
+
+static int protect_gitfile(struct compiler *compiler, const char *place, struct sb_error *error) {
+  if (protect_name(compiler, place, ".git", false, NULL, error) < 0)
+    return -1;
+  _cleanup_free_ char *line = read_line_of(place, ".git");
+  if (!line || strncmp(line, "gitdir: ", 8) != 0)
+    return 0;
+  _cleanup_free_ char *named = path_join(place, line + 8);
+  _cleanup_free_ char *git = compile_resolve(named);
+  if (!git)
+    return 0;
+  _cleanup_free_ char *common = worktree_common_folder(place, git);
+  if (common) {
+    compile_writable(compiler, common, true, "git: the repository of this worktree");
+    return protect_git_folder(compiler, common, error) < 0 ? -1
+                                                           : protect_modules(compiler, common, error);
+  }
+  if (is_submodule_folder(place, git)) {
+    compile_writable(compiler, git, true, "git: the repository of this submodule");
+    return protect_git_folder(compiler, git, error);
+  }
+  _cleanup_free_ char *shown = escape_string(git);
+  strv_addf(&compiler->plan->warnings,
+            "'.git' points to '%s', which does not point back: it stays read-only", shown);
+  return 0;
+}
+
+/* ---- one writable place ---- */
+
+static int protect_repository(struct compiler *compiler, const char *place,
+                              struct sb_error *error) {
+  _cleanup_free_ char *git = path_join(place, ".git");
+  struct stat status;
+  if (lstat(git, &status) < 0)
+    return is_git_folder(place) ? protect_git_folder(compiler, place, error) : 0;
+  if (S_ISREG(status.st_mode))
+    return protect_gitfile(compiler, place, error);
+  if (S_ISLNK(status.st_mode)) {
+    /* The link stays what it is; the folder behind it is protected where it is writable. */
+    compile_fix_link(compiler, git, "git: decides what your own git executes");
+    _cleanup_free_ char *target = compile_resolve(git);
+    return target && is_git_folder(target) ? protect_git_folder(compiler, target, error) : 0;
+  }
+  if (!is_git_folder(git))
+    return 0; /* empty or foreign: the protected names of the policy reserve it */
+  if (protect_git_folder(compiler, git, error) < 0)
+    return -1;
+  return protect_modules(compiler, git, error);
+}
+
+int compile_git(struct compiler *compiler, struct sb_error *error) {
+  size_t count = compiler->writable.count; /* grows while we go: what we add needs no second look */
+  for (size_t i = 0; i < count; i++) {
+    _cleanup_free_ char *place = xstrdup(compiler->writable.items[i]);
+    if (protect_repository(compiler, place, error) < 0)
+      return -1;
+  }
+  STRV_FOREACH(nested, &compiler->repositories) {
+    if (compile_covered(&compiler->writable, *nested) &&
+        protect_repository(compiler, *nested, error) < 0)
+      return -1;
+  }
+  return 0;
+}

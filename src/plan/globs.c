@@ -1,0 +1,213 @@
+/* Globs in rules become found objects, by one walk per folder that the globs start from. */
+#include <dirent.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "core/alloc.h"
+#include "core/cleanup.h"
+#include "core/path.h"
+#include "plan/compile.h"
+#include "plan/inodes.h"
+#include "plan/walk.h"
+#include "policy/glob.h"
+#include "policy/globset.h"
+
+/* Folders full of other people's files. The built-in secret globs stay out of them (a published
+ * package holds no secret of this machine); a glob that somebody wrote looks everywhere. */
+static const char *const bulk_folders[] = {"node_modules", ".git",  "target",      ".venv",
+                                           "venv",         ".tox",  "__pycache__", ".gradle",
+                                           ".mypy_cache",  ".terraform"};
+
+/* All globs that start from one folder. */
+struct group {
+  struct compiler *compiler;
+  char *folder;
+  const struct rule **rules;
+  const char **patterns; /* relative to the folder; point into the rules */
+  size_t count;
+  size_t max_depth;
+  bool only_builtin;
+  bool hides;
+  struct glob_set *set;
+  const struct inode_set *secrets; /* on the same device as the folder, else NULL */
+};
+
+struct groups {
+  struct group *items;
+  size_t count;
+};
+
+static bool has_wildcard(const char *text, size_t length) {
+  _cleanup_free_ char *component = xstrndup(text, length);
+  return glob_has_wildcards(component);
+}
+
+/* "/srv/x" and the rest after it, for "/srv/x/…*…". */
+static char *literal_folder(const char *pattern, const char **ret_rest) {
+  const char *end = pattern;
+  for (const char *at = pattern + 1;; at = end + 1) {
+    const char *slash = strchr(at, '/');
+    if (!slash || has_wildcard(at, (size_t)(slash - at)))
+      break;
+    end = slash;
+  }
+  *ret_rest = end + 1;
+  char *folder = end == pattern ? xstrdup("/") : xstrndup(pattern, (size_t)(end - pattern));
+  glob_unescape(folder);
+  return folder;
+}
+
+static size_t depth_needed(const char *pattern) {
+  if (strstr(pattern, "**"))
+    return 0;
+  size_t depth = 1;
+  for (const char *at = pattern; *at; at++)
+    depth += *at == '/';
+  return depth;
+}
+
+static struct group *group_for(struct groups *groups, struct compiler *compiler, char *folder) {
+  for (size_t i = 0; i < groups->count; i++) {
+    if (strcmp(groups->items[i].folder, folder) == 0) {
+      free(folder);
+      return &groups->items[i];
+    }
+  }
+  ARRAY_GROW(groups->items, groups->count);
+  groups->items[groups->count] = (struct group){
+      .compiler = compiler, .folder = folder, .only_builtin = true, .max_depth = 1};
+  return &groups->items[groups->count++];
+}
+
+static void group_add(struct groups *groups, struct compiler *compiler, const struct rule *rule) {
+  const char *rest;
+  char *folder = literal_folder(rule->pattern, &rest);
+  struct group *group = group_for(groups, compiler, folder);
+  ARRAY_GROW(group->rules, group->count);
+  ARRAY_GROW(group->patterns, group->count);
+  group->rules[group->count] = rule;
+  group->patterns[group->count++] = rest;
+  group->only_builtin &= rule->origin.store == STORE_BUILTIN;
+  group->hides |= rule->kind == RULE_HIDE;
+  size_t depth = depth_needed(rest);
+  group->max_depth = depth == 0 || group->max_depth == 0 ? 0
+                     : depth > group->max_depth          ? depth
+                                                         : group->max_depth;
+}
+
+static bool is_bulk(const char *name) {
+  for (size_t i = 0; i < ARRAY_SIZE(bulk_folders); i++) {
+    if (strcmp(name, bulk_folders[i]) == 0)
+      return true;
+  }
+  return false;
+}
+
+/* What the merged policy says of a match decides, not the glob that found it. */
+static bool note_match(struct group *group, const struct rule *rule, const char *relative) {
+  struct compiler *compiler = group->compiler;
+  char *path = path_join(group->folder, relative);
+  struct decision decision = policy_decide(compiler->policy, path, ACCESS_READ);
+  if (decision.verdict == VERDICT_HIDE) {
+    found_add(&compiler->hidden, path, decision.rule, NULL);
+    return true;
+  }
+  if (rule->kind == RULE_HIDE)
+    free(path); /* taken back by a more specific rule */
+  else
+    found_add(&compiler->globbed, path, rule, NULL);
+  return false;
+}
+
+static void note_hard_link(struct group *group, const char *relative) {
+  struct stat status;
+  char *path = path_join(group->folder, relative);
+  if (lstat(path, &status) == 0 && S_ISREG(status.st_mode) && status.st_nlink > 1)
+    found_add(&group->compiler->hidden, path, NULL, "a second name of a hidden file");
+  else
+    free(path);
+}
+
+/* A repository below the project, found on the way at no cost. */
+static void note_repository(struct group *group, const char *relative) {
+  struct compiler *compiler = group->compiler;
+  if (strcmp(group->folder, compiler->host->project) != 0 || !strchr(relative, '/'))
+    return;
+  _cleanup_free_ char *git = path_join(group->folder, relative);
+  strv_take(&compiler->repositories, path_parent(git));
+}
+
+static bool visit(void *context, const struct walk_entry *entry) {
+  struct group *group = context;
+  if (strcmp(entry->name, ".git") == 0)
+    note_repository(group, entry->path);
+  int match = glob_set_match(group->set, entry->path, entry->name);
+  if (match >= 0 && note_match(group, group->rules[match], entry->path))
+    return false; /* masked as a whole */
+  if (match < 0 && group->secrets && entry->type != DT_DIR &&
+      inode_set_contains(group->secrets, entry->inode))
+    note_hard_link(group, entry->path);
+  return !(group->only_builtin && entry->type == DT_DIR && is_bulk(entry->name));
+}
+
+/* The built-in globs look for secrets of a project. Where the caller stands in no project (in the
+ * home folder, or in "/") they would search the whole machine. */
+static bool is_out_of_place(const struct group *group) {
+  const struct compiler *compiler = group->compiler;
+  const char *project = compiler->host->project;
+  return group->only_builtin && strcmp(group->folder, project) == 0 &&
+         policy_decide(compiler->policy, project, ACCESS_WRITE).verdict != VERDICT_ALLOW;
+}
+
+static void walk_group(struct group *group, const struct inode_set *secrets) {
+  struct stat status;
+  if (is_out_of_place(group)) {
+    strv_add(&group->compiler->plan->notes,
+             "not in a project: built-in patterns such as **/.env were not searched for");
+    return;
+  }
+  if (stat(group->folder, &status) < 0)
+    return;
+  if (group->hides && secrets->count > 0 && status.st_dev == secrets->device)
+    group->secrets = secrets;
+  group->set = glob_set_new(group->patterns, group->count);
+  walk_folder(group->folder, group->max_depth, visit, group);
+  glob_set_free(group->set);
+}
+
+static void groups_clear(struct groups *groups) {
+  for (size_t i = 0; i < groups->count; i++) {
+    free(groups->items[i].folder);
+    free(groups->items[i].rules);
+    free(groups->items[i].patterns);
+  }
+  free(groups->items);
+}
+
+/* The files behind the hidden names found so far, for the walk to recognise by inode. */
+static void collect_secrets(const struct compiler *compiler, struct inode_set *secrets) {
+  struct stat status;
+  if (stat(compiler->host->project, &status) < 0)
+    return;
+  secrets->device = status.st_dev;
+  for (size_t i = 0; i < compiler->hidden.count; i++)
+    inode_set_add_tree(secrets, compiler->hidden.items[i].path);
+}
+
+int compile_globs(struct compiler *compiler, struct sb_error *error) {
+  (void)error;
+  struct groups groups = {0};
+  for (size_t i = 0; i < compiler->policy->rule_count; i++) {
+    const struct rule *rule = &compiler->policy->rules[i];
+    if (rule->is_glob && rule->kind != RULE_UNPROTECT)
+      group_add(&groups, compiler, rule);
+  }
+  struct inode_set secrets = {0};
+  collect_secrets(compiler, &secrets);
+  for (size_t i = 0; i < groups.count; i++)
+    walk_group(&groups.items[i], &secrets);
+  inode_set_clear(&secrets);
+  groups_clear(&groups);
+  return 0;
+}

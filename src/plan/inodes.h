@@ -1,0 +1,19 @@
+/* A set of inode numbers of one device: to recognise, during a walk that looks at names only, a
+ * second name (hard link) of a file that must stay hidden. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/types.h>
+
+struct inode_set {
+  dev_t device;
+  ino_t *slots; /* open addressing; 0 is empty */
+  size_t count, capacity;
+};
+
+/* Adds the file, or the files up to two levels below the folder, if they are on the device and not
+ * too many: a browser profile has thousands, and they are not what people link to. */
+void inode_set_add_tree(struct inode_set *set, const char *path);
+bool inode_set_contains(const struct inode_set *set, ino_t inode);
+void inode_set_clear(struct inode_set *set);

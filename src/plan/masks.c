@@ -1,0 +1,128 @@
+/* Hidden objects: masked in place, under every name a mount gives them, unless something below them
+ * is allowed: then the mask has holes for exactly that. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "core/alloc.h"
+#include "core/cleanup.h"
+#include "core/path.h"
+#include "plan/compile.h"
+
+void compile_hidden(struct compiler *compiler) {
+  for (size_t i = 0; i < compiler->policy->rule_count; i++) {
+    const struct rule *rule = &compiler->policy->rules[i];
+    if (rule->kind != RULE_HIDE || rule->is_glob)
+      continue;
+    char *path = compile_resolve(rule->pattern);
+    if (!path)
+      continue; /* there is nothing to hide */
+    /* By the name of the rule: its resolved name may be known to no rule (a built-in one). */
+    if (policy_decide(compiler->policy, rule->pattern, ACCESS_READ).verdict == VERDICT_HIDE)
+      found_add(&compiler->hidden, path, rule, NULL);
+    else
+      free(path);
+  }
+}
+
+/* Is the path visible inside at all, so that it needs a mask? */
+static bool is_visible(const struct compiler *compiler, const char *path) {
+  static const char *const replaced[] = {"/proc", "/sys", "/dev"};
+  const char *source, *place;
+  for (size_t i = 0; i < ARRAY_SIZE(replaced); i++) {
+    if (path_is_under(path, replaced[i]))
+      return false;
+  }
+  if (!compile_private_place(path, &source, &place))
+    return true;
+  return compile_covered(&compiler->writable, path) ||
+         compile_covered(&compiler->overlaid, path) || compile_covered(&compiler->shown, path);
+}
+
+/* Objects below a hidden folder that other rules allow. */
+static void find_holes(const struct compiler *compiler, const char *path, struct strv *ret_holes) {
+  for (size_t i = 0; i < compiler->policy->rule_count; i++) {
+    const struct rule *rule = &compiler->policy->rules[i];
+    if (rule->is_glob || (rule->kind != RULE_READ && rule->kind != RULE_WRITE))
+      continue;
+    const char *below = path_below(rule->pattern, path);
+    if (below && below[0] &&
+        policy_decide(compiler->policy, rule->pattern, ACCESS_READ).verdict == VERDICT_ALLOW)
+      strv_add(ret_holes, rule->pattern);
+  }
+}
+
+/* Prepares one hole: its mount point inside the mask, and the operation that fills it. */
+static void add_hole(struct compiler *compiler, const char *mask, const char *path,
+                     const char *hole) {
+  _cleanup_free_ char *resolved = compile_resolve(hole);
+  struct stat status;
+  if (!resolved || strcmp(resolved, hole) != 0 || stat(hole, &status) < 0)
+    return;
+  const char *below = path_below(hole, path);
+  for (const char *end = strchrnul(below, '/');; end = strchrnul(end + 1, '/')) {
+    _cleanup_free_ char *name = xasprintf("%s/%.*s", mask, (int)(end - below), below);
+    bool last = *end == '\0';
+    compile_private_object(compiler, name, !last || S_ISDIR(status.st_mode), last ? 0700 : 0555);
+    if (last)
+      break;
+  }
+  bool writable = policy_decide(compiler->policy, hole, ACCESS_WRITE).verdict == VERDICT_ALLOW;
+  plan_add(compiler->plan, writable ? OPERATION_WRITABLE : OPERATION_READONLY, hole, NULL,
+           "allowed below a hidden folder")
+      ->flags = OPERATION_LATE;
+  strv_add(&compiler->holes, hole);
+}
+
+static void add_mask(struct compiler *compiler, const char *path, const char *why) {
+  bool gone = compile_covered(&compiler->masked, path) && !compile_covered(&compiler->holes, path);
+  if (gone || !is_visible(compiler, path))
+    return;
+  strv_add(&compiler->masked, path);
+  _cleanup_strv_ struct strv holes = {0};
+  find_holes(compiler, path, &holes);
+  if (holes.count == 0) {
+    plan_add(compiler->plan, OPERATION_MASK, path, NULL, "%s", why);
+    return;
+  }
+  _cleanup_free_ char *mask = xasprintf("mask/%zu", compiler->plan->operation_count);
+  compile_private_object(compiler, mask, true, 0555);
+  plan_add(compiler->plan, OPERATION_MASK, path, mask, "%s", why);
+  STRV_FOREACH(hole, &holes) add_hole(compiler, mask, path, *hole);
+}
+
+static int by_path(const void *left, const void *right) {
+  return strcmp(((const struct found *)left)->path, ((const struct found *)right)->path);
+}
+
+/* Adds the names that other mounts give to what is hidden; the list grows while we read it. */
+static void add_aliases(struct compiler *compiler) {
+  _cleanup_mounts_ struct mount_table mounts = {0};
+  if (compiler->hidden.count == 0 || mount_table_load(&mounts) < 0)
+    return;
+  size_t count = compiler->hidden.count;
+  for (size_t i = 0; i < count; i++) {
+    _cleanup_strv_ struct strv aliases = {0};
+    mount_aliases(&mounts, compiler->hidden.items[i].path, &aliases);
+    STRV_FOREACH(alias, &aliases) {
+      char *path = compile_resolve(*alias);
+      if (path)
+        found_add(&compiler->hidden, path, NULL, "the same as a hidden name, by another mount");
+    }
+  }
+}
+
+void compile_masks(struct compiler *compiler) {
+  add_aliases(compiler);
+  struct found_list *hidden = &compiler->hidden;
+  if (hidden->count > 0)
+    qsort(hidden->items, hidden->count, sizeof *hidden->items, by_path);
+  /* Parents come first, so what lies below a mask is recognised as gone. */
+  for (size_t i = 0; i < hidden->count; i++) {
+    struct found *found = &hidden->items[i];
+    _cleanup_free_ char *why = found->rule ? compile_reason(found->rule) : xstrdup(found->why);
+    add_mask(compiler, found->path, why);
+  }
+}

@@ -1,0 +1,26 @@
+/* The machine's mounts, as far as the plan needs them: which paths show the same objects. */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/strv.h"
+
+struct mount_entry {
+  uint64_t device;
+  const char *root;  /* which part of the file system is mounted */
+  const char *point; /* where */
+};
+
+struct mount_table {
+  struct mount_entry *entries;
+  size_t count;
+  char *text; /* the entries point into it */
+};
+
+int mount_table_load(struct mount_table *ret_table);
+void mount_table_clear(struct mount_table *table);
+#define _cleanup_mounts_ __attribute__((cleanup(mount_table_clear)))
+
+/* The other paths at which mounts show the object at `path`, or something inside it. Pure. */
+void mount_aliases(const struct mount_table *table, const char *path, struct strv *ret_aliases);

@@ -1,0 +1,109 @@
+/* The plan: what policy, flags and the machine compile to. An ordered list of typed operations and
+ * the few settings around it; data only. It is printed by --dry-run, and executed by the engine
+ * without any further decision. Making a plan looks at the file system but changes nothing. */
+#pragma once
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "core/error.h"
+#include "core/strv.h"
+#include "engine/landlock.h"
+#include "engine/seccomp.h"
+#include "plan/project.h"
+#include "policy/policy.h"
+
+/* Operations on the file system view, in the order in which their phases run. */
+enum operation_kind {
+  OPERATION_PLACEHOLDER_FOLDER, /* outside: an empty folder where a protected name is missing */
+  OPERATION_PLACEHOLDER_FILE,   /* outside, only below .git: a file that git reads as nothing */
+  OPERATION_PRIVATE_FOLDER,     /* a folder in the session's private tmpfs */
+  OPERATION_PRIVATE_FILE,       /* an empty file there */
+  OPERATION_PRIVATE_LINK,       /* a symbolic link there */
+  OPERATION_ROOT,               /* the host's whole tree, recursively read-only */
+  OPERATION_PRIVATE,            /* a part of the private tmpfs appears at a path, writable */
+  OPERATION_PRIVATE_SEALED,     /* the same, read-only */
+  OPERATION_DEVICE,             /* one device node of the host */
+  OPERATION_DEVPTS,             /* a terminal instance of its own */
+  OPERATION_PROC,               /* /proc of the session's pid namespace */
+  OPERATION_SYSFS,              /* /sys of the session's network namespace, read-only */
+  OPERATION_WRITABLE,           /* a host object, writable */
+  OPERATION_READONLY,           /* a host object, read-only, inside something writable */
+  OPERATION_OVERLAY,            /* a host folder, writable, changes kept apart */
+  OPERATION_PIN,                /* a folder becomes a mount point so that it cannot be renamed */
+  OPERATION_PROTECT,            /* a protected name, read-only */
+  OPERATION_SEAL,               /* a part of the view itself becomes read-only (/proc/sys) */
+  OPERATION_MASK,               /* a secret: an empty, unreadable object in its place */
+  OPERATION_COUNT
+};
+
+/* How the engine treats a target that is not there. */
+enum operation_flag {
+  OPERATION_OPTIONAL = 1 << 0, /* a missing object is fine (kernel-dependent files of /proc) */
+  OPERATION_NOFOLLOW = 1 << 1, /* the last component is a symbolic link and meant as such */
+  OPERATION_LATE = 1 << 2,     /* after the masks, not before: a hole in one of them */
+};
+
+struct operation {
+  enum operation_kind kind;
+  unsigned flags;
+  char *path;    /* in the workload's view, absolute and free of symbolic links */
+  char *source;  /* host path, name in the private tmpfs, or link text; NULL if it is `path` */
+  char *upper;   /* OVERLAY: folder for the changes; `work` lies beside it */
+  unsigned mode; /* PRIVATE_FOLDER */
+  char *why;     /* for people: which rule or need put it here */
+};
+
+enum terminal_mode { TERMINAL_AUTO, TERMINAL_ALWAYS, TERMINAL_NEVER };
+
+struct plan {
+  struct operation *operations;
+  size_t operation_count;
+
+  struct strv arguments;   /* the command, argv[0] included */
+  struct strv script_arguments; /* the same for the shell, if the file turns out to be a script */
+  struct strv executables; /* where to look for it, in order */
+  struct strv environment; /* NAME=value */
+  char *working_folder;
+  char *hostname;
+  long long time_offset_seconds;
+  bool has_time_offset;
+
+  struct seccomp_variant seccomp;
+  struct landlock_plan landlock;
+  enum terminal_mode terminal;
+  unsigned long long private_size_bytes, private_inodes;
+
+  struct strv warnings; /* for people, before the start; already escaped */
+  struct strv notes;    /* what was left out and why; for --dry-run and --verbose */
+};
+
+/* What the command line adds to the policy. */
+struct plan_request {
+  const struct host_context *host;
+  const struct policy *policy;
+  const char *session_id;
+  char *const *command; /* NULL-terminated, at least one word */
+  long long time_offset_seconds;
+  bool has_time_offset;
+  enum terminal_mode terminal;
+  const char *overlay_folder; /* where overlay uppers of this session live */
+};
+
+/* Compiles and validates. A protection that was asked for and cannot be had is an error. */
+int plan_compile(const struct plan_request *request, struct plan *ret_plan, struct sb_error *error);
+void plan_clear(struct plan *plan);
+#define _cleanup_plan_ __attribute__((cleanup(plan_clear)))
+
+/* Appends an operation; strings are copied. The result is valid until the next append. */
+struct operation *plan_add(struct plan *plan, enum operation_kind kind, const char *path,
+                           const char *source, const char *why_format, ...)
+    __attribute__((format(printf, 5, 6)));
+
+const char *operation_name(enum operation_kind kind);
+/* What we were doing, for an error message: "masking the secret" … */
+const char *operation_doing(enum operation_kind kind);
+
+json_t *plan_to_json(const struct plan *plan);
+char *plan_to_text(const struct plan *plan);

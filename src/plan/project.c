@@ -1,0 +1,120 @@
+/* Finds out who runs us, where, and which folder is the project. Must never follow what a
+ * repository says about itself: the project is decided by where the caller stands. */
+#include "plan/project.h"
+
+#include <fcntl.h>
+#include <pwd.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "core/alloc.h"
+#include "core/cleanup.h"
+#include "core/escape.h"
+#include "core/file.h"
+#include "core/path.h"
+
+extern char **environ;
+
+static bool has_marker(int folder) {
+  static const char *const markers[] = {".git", ".sandbox"};
+  for (size_t i = 0; i < ARRAY_SIZE(markers); i++) {
+    if (faccessat(folder, markers[i], F_OK, AT_SYMLINK_NOFOLLOW) == 0)
+      return true;
+  }
+  return false;
+}
+
+char *project_find(const char *folder, const char *home) {
+  char *candidate = xstrdup(folder);
+  while (strcmp(candidate, "/") != 0 && !(home && path_is_under(home, candidate))) {
+    _cleanup_close_ int fd = open(candidate, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (fd >= 0 && has_marker(fd))
+      return candidate;
+    char *parent = path_parent(candidate);
+    free(candidate);
+    candidate = parent;
+  }
+  free(candidate);
+  return xstrdup(folder);
+}
+
+/* getpwuid would load NSS modules into a static program; the file is what remains without them. */
+static char *home_from_passwd(uid_t user) {
+  _cleanup_file_ FILE *passwd = fopen("/etc/passwd", "re");
+  if (!passwd)
+    return NULL;
+  for (struct passwd *entry; (entry = fgetpwent(passwd));) {
+    if (entry->pw_uid == user)
+      return xstrdup(entry->pw_dir);
+  }
+  return NULL;
+}
+
+static char *find_home(uid_t user) {
+  const char *variable = getenv("HOME");
+  _cleanup_free_ char *named =
+      variable && variable[0] == '/' ? xstrdup(variable) : home_from_passwd(user);
+  char *resolved = NULL;
+  if (!named || file_resolve(named, &resolved) < 0)
+    return NULL;
+  if (strcmp(resolved, "/") == 0) {
+    /* Service accounts have "/" as home; "~/.ssh" would then name parts of the system. */
+    free(resolved);
+    return NULL;
+  }
+  return resolved;
+}
+
+/* The XDG rule: the variable if it is an absolute path, else below the home folder. */
+static char *xdg_folder(const char *variable, const char *home, const char *fallback) {
+  const char *value = getenv(variable);
+  if (value && value[0] == '/')
+    return path_normalize(value);
+  return home ? path_join(home, fallback) : NULL;
+}
+
+static char *find_runtime_folder(uid_t user) {
+  const char *value = getenv("XDG_RUNTIME_DIR");
+  struct stat status;
+  if (value && value[0] == '/' && stat(value, &status) == 0 && S_ISDIR(status.st_mode) &&
+      status.st_uid == user)
+    return path_join(value, "sandbox");
+  return xasprintf("/tmp/sandbox-%u", (unsigned)user);
+}
+
+int host_context_load(struct host_context *ret_context, struct sb_error *error) {
+  struct host_context context = {.user = geteuid(), .group = getegid()};
+  char *cwd = getcwd(NULL, 0);
+  if (!cwd) {
+    sb_fail_errno(error, "the current folder cannot be named");
+    return sb_hint(error, "it was deleted or is out of reach: cd to an existing folder first");
+  }
+  context.cwd = cwd;
+  context.home = find_home(context.user);
+  context.project = project_find(cwd, context.home);
+  context.config_home = xdg_folder("XDG_CONFIG_HOME", context.home, ".config");
+  context.state_home = xdg_folder("XDG_STATE_HOME", context.home, ".local/state");
+  context.runtime_folder = find_runtime_folder(context.user);
+  context.policy = (struct policy_context){
+      .home = context.home,
+      .project = context.project,
+      .config_home = context.config_home,
+      .state_home = context.state_home,
+      .org_folder = "/etc/sandbox",
+      .environment = environ,
+  };
+  *ret_context = context;
+  return 0;
+}
+
+void host_context_clear(struct host_context *context) {
+  free(context->cwd);
+  free(context->home);
+  free(context->project);
+  free(context->config_home);
+  free(context->state_home);
+  free(context->runtime_folder);
+  *context = (struct host_context){0};
+}

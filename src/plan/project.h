@@ -1,0 +1,26 @@
+/* The caller's surroundings: who, where, which project. Reads the environment and the file system,
+ * changes nothing. */
+#pragma once
+
+#include <sys/types.h>
+
+#include "core/error.h"
+#include "policy/policy.h"
+
+struct host_context {
+  struct policy_context policy; /* points into the strings below */
+  uid_t user;
+  gid_t group;
+  char *cwd;     /* canonical */
+  char *home;    /* canonical; NULL if there is none */
+  char *project; /* canonical: nearest ancestor of cwd with .git or .sandbox, else cwd */
+  char *config_home, *state_home, *runtime_folder;
+};
+
+int host_context_load(struct host_context *ret_context, struct sb_error *error);
+void host_context_clear(struct host_context *context);
+#define _cleanup_host_ __attribute__((cleanup(host_context_clear)))
+
+/* Finds the project root of a canonical folder; never the home folder itself nor "/" unless the
+ * search starts there (a stray ~/.git must not make a whole home writable). New string. */
+char *project_find(const char *folder, const char *home);

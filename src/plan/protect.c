@@ -1,0 +1,150 @@
+/* Protected names inside writable places: what the host's own tools would execute later stays
+ * read-only, and what does not exist yet cannot be created. A mount point cannot be renamed or
+ * removed from inside, so every folder on the way becomes one: otherwise `mv .git x; mkdir .git`
+ * would walk around the protection. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/alloc.h"
+#include "core/cleanup.h"
+#include "core/escape.h"
+#include "core/path.h"
+#include "plan/compile.h"
+#include "session/placeholders.h"
+
+/* The deepest writable place above a path, or NULL. */
+static const char *writable_above(const struct compiler *compiler, const char *path) {
+  const char *best = NULL;
+  STRV_FOREACH(place, &compiler->writable) {
+    if (path_is_under(path, *place) && (!best || strlen(*place) > strlen(best)))
+      best = *place;
+  }
+  return best;
+}
+
+static bool fix(struct compiler *compiler, const char *path) {
+  if (strv_contains(&compiler->fixed, path) || strv_contains(&compiler->writable, path))
+    return false;
+  strv_add(&compiler->fixed, path);
+  return true;
+}
+
+static void add_protect(struct compiler *compiler, const char *path, unsigned flags,
+                        const char *why) {
+  if (!fix(compiler, path))
+    return;
+  plan_add(compiler->plan, OPERATION_PROTECT, path, NULL, "%s", why)->flags = flags;
+  strv_add(&compiler->sealed, path);
+}
+
+void compile_fix_link(struct compiler *compiler, const char *path, const char *why) {
+  add_protect(compiler, path, OPERATION_NOFOLLOW, why);
+}
+
+static void add_pin(struct compiler *compiler, const char *path) {
+  if (fix(compiler, path))
+    plan_add(compiler->plan, OPERATION_PIN, path, NULL, "keeps what is protected below in place");
+}
+
+static void reserve(struct compiler *compiler, const char *path, const char *content,
+                    const char *why) {
+  if (strv_contains(&compiler->fixed, path))
+    return;
+  plan_add(compiler->plan,
+           content ? OPERATION_PLACEHOLDER_FILE : OPERATION_PLACEHOLDER_FOLDER, path, content, "%s",
+           why);
+  add_protect(compiler, path, 0, why);
+}
+
+/* A link is fixed as a link, and its target, if it is writable too, is protected like the name. */
+static int protect_link(struct compiler *compiler, const char *path, const char *why,
+                        struct sb_error *error) {
+  add_protect(compiler, path, OPERATION_NOFOLLOW, why);
+  _cleanup_free_ char *target = compile_resolve(path);
+  if (!target)
+    return 0; /* dangling: its target is not there to be executed, and the link cannot change */
+  return compile_protect(compiler, target, false, NULL, why, error);
+}
+
+/* Walks from the place down to the name; returns 1 when a missing or linked part settled it. */
+static int fix_folders(struct compiler *compiler, const char *place, const char *path,
+                       bool reserve_missing, const char *why, struct sb_error *error) {
+  const char *below = path_below(path, place);
+  for (const char *slash = strchr(below, '/'); slash; slash = strchr(slash + 1, '/')) {
+    _cleanup_free_ char *folder = xstrndup(path, (size_t)(slash - path));
+    struct stat status;
+    if (lstat(folder, &status) < 0) {
+      if (errno == ENOENT && reserve_missing)
+        reserve(compiler, folder, NULL, why);
+      return 1;
+    }
+    if (S_ISLNK(status.st_mode)) {
+      add_protect(compiler, folder, OPERATION_NOFOLLOW, why);
+      _cleanup_free_ char *target = compile_resolve(folder);
+      _cleanup_free_ char *moved = target ? path_join(target, slash + 1) : NULL;
+      if (moved && compile_protect(compiler, moved, reserve_missing, NULL, why, error) < 0)
+        return -1;
+      return 1;
+    }
+    if (!S_ISDIR(status.st_mode))
+      return 1; /* a file where a folder would be needed: nothing can be created below it */
+    if (placeholder_matches(folder, NULL)) {
+      reserve(compiler, folder, NULL, why);
+      return 1;
+    }
+    add_pin(compiler, folder);
+  }
+  return 0;
+}
+
+/* Who cannot create a name in a folder needs no placeholder there. */
+static bool creatable(const char *path) {
+  _cleanup_free_ char *parent = path_parent(path);
+  return faccessat(AT_FDCWD, parent, W_OK, AT_EACCESS) == 0;
+}
+
+int compile_protect(struct compiler *compiler, const char *path, bool reserve_missing,
+                    const char *content, const char *why, struct sb_error *error) {
+  const char *place = writable_above(compiler, path);
+  if (!place || strcmp(place, path) == 0 || compile_covered(&compiler->sealed, path))
+    return 0; /* not writable anyway, or made writable by name */
+  int settled = fix_folders(compiler, place, path, reserve_missing, why, error);
+  if (settled != 0)
+    return settled < 0 ? -1 : 0;
+  struct stat status;
+  if (lstat(path, &status) < 0) {
+    if (errno == ENOENT && reserve_missing && creatable(path))
+      reserve(compiler, path, content, why);
+    return 0;
+  }
+  if (S_ISLNK(status.st_mode))
+    return protect_link(compiler, path, why, error);
+  if (placeholder_matches(path, content))
+    reserve(compiler, path, content, why); /* of another session, or left by a crash */
+  else
+    add_protect(compiler, path, 0, why);
+  return 0;
+}
+
+int compile_protections(struct compiler *compiler, struct sb_error *error) {
+  for (size_t i = 0; i < compiler->policy->rule_count; i++) {
+    const struct rule *rule = &compiler->policy->rules[i];
+    if (rule->kind != RULE_PROTECT || rule->is_glob || compile_unprotected(compiler, rule->pattern))
+      continue;
+    _cleanup_free_ char *why = compile_reason(rule);
+    if (compile_protect(compiler, rule->pattern, !rule->if_present_only, NULL, why, error) < 0)
+      return -1;
+  }
+  for (size_t i = 0; i < compiler->globbed.count; i++) {
+    const struct found *found = &compiler->globbed.items[i];
+    _cleanup_free_ char *why = compile_reason(found->rule);
+    if (found->rule->kind == RULE_PROTECT &&
+        compile_protect(compiler, found->path, false, NULL, why, error) < 0)
+      return -1;
+  }
+  return 0;
+}

@@ -1,0 +1,20 @@
+/* One walk over a folder for any number of globs: names only, no stat per file. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/types.h>
+
+struct walk_entry {
+  const char *path;     /* relative to the folder walked */
+  const char *name;     /* its last component */
+  unsigned char type;   /* DT_* as readdir gives it */
+  ino_t inode;
+};
+
+/* Called for each entry; for a folder, returning false keeps the walk out of it. */
+typedef bool walk_visit(void *context, const struct walk_entry *entry);
+
+/* Walks without crossing symbolic links. max_depth 1: the folder's own entries only; 0: no limit.
+ * What cannot be opened is passed over: nobody inside can open it either. */
+void walk_folder(const char *folder, size_t max_depth, walk_visit *visit, void *context);

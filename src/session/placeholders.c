@@ -1,0 +1,306 @@
+/* Placeholders for protected names; see placeholders.h. Must never remove anything that somebody
+ * put something into, and never follow a symbolic link while making or removing. */
+#include "session/placeholders.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/openat2.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "core/alloc.h"
+#include "core/cleanup.h"
+#include "core/escape.h"
+#include "core/file.h"
+#include "core/path.h"
+#include "core/text.h"
+
+#define JOURNAL_LIMIT (1024 * 1024)
+
+static int open_parent(const char *path) {
+  _cleanup_free_ char *parent = path_parent(path);
+  struct open_how how = {.flags = O_PATH | O_DIRECTORY | O_CLOEXEC,
+                         .resolve = RESOLVE_NO_SYMLINKS};
+  return (int)syscall(SYS_openat2, AT_FDCWD, parent, &how, sizeof how);
+}
+
+static bool is_empty_folder(int parent, const char *name) {
+  int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  if (fd < 0)
+    return false;
+  DIR *folder = fdopendir(fd);
+  if (!folder) {
+    close(fd);
+    return false;
+  }
+  bool empty = true;
+  for (struct dirent *entry; empty && (entry = readdir(folder));)
+    empty = strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0;
+  closedir(folder);
+  return empty;
+}
+
+static bool has_content(int parent, const char *name, const char *content) {
+  _cleanup_free_ char *data = NULL;
+  size_t length;
+  return file_read_at(parent, name, 64 * 1024, &data, &length) == 0 && length == strlen(content) &&
+         memcmp(data, content, length) == 0;
+}
+
+/* Nobody else makes folders that no one may write; a person's empty folder has write bits. */
+static bool matches_at(int parent, const char *name, const char *content) {
+  struct stat status;
+  if (fstatat(parent, name, &status, AT_SYMLINK_NOFOLLOW) < 0 || (status.st_mode & 0222))
+    return false;
+  if (content)
+    return S_ISREG(status.st_mode) && has_content(parent, name, content);
+  return S_ISDIR(status.st_mode) && is_empty_folder(parent, name);
+}
+
+bool placeholder_matches(const char *path, const char *content) {
+  _cleanup_close_ int parent = open_parent(path);
+  return parent >= 0 && matches_at(parent, path_base(path), content);
+}
+
+/* ---- one placeholder ---- */
+
+static int make_at(int parent, const char *name, const char *content) {
+  if (!content)
+    return mkdirat(parent, name, 0555) < 0 ? -errno : 0;
+  _cleanup_close_ int fd =
+      openat(parent, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0444);
+  if (fd < 0)
+    return -errno;
+  return file_write_all(fd, content, strlen(content));
+}
+
+/* Removed folders and files have no name left. */
+static bool is_removed(int fd) {
+  struct stat status;
+  return fstat(fd, &status) < 0 || status.st_nlink == 0;
+}
+
+/* Makes it or joins one that another session holds. The lock is taken after the name was opened,
+ * so the other session may have removed it in between: then once more. */
+static int make_and_hold(struct placeholder *placeholder, int parent) {
+  const char *name = path_base(placeholder->path);
+  for (int attempt = 0; attempt < 100; attempt++) {
+    int result = make_at(parent, name, placeholder->content);
+    if (result < 0 && result != -EEXIST)
+      return result;
+    if (result == -EEXIST && !matches_at(parent, name, placeholder->content))
+      return -EEXIST;
+    _cleanup_close_ int fd = openat(parent, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd >= 0 && flock(fd, LOCK_SH) == 0 && !is_removed(fd)) {
+      placeholder->fd = steal_fd(&fd);
+      return 0;
+    }
+  }
+  return -EAGAIN;
+}
+
+/* Nearly all placeholders of a session lie in one folder: it is opened once. */
+struct parent {
+  const char *path; /* of a placeholder in it */
+  int fd;
+};
+
+static int parent_of(struct parent *parent, const char *path) {
+  size_t length = (size_t)(path_base(path) - path);
+  if (parent->fd >= 0 && parent->path && strncmp(parent->path, path, length) == 0 &&
+      !strchr(parent->path + length, '/'))
+    return parent->fd;
+  if (parent->fd >= 0)
+    close(parent->fd);
+  parent->path = path;
+  parent->fd = open_parent(path);
+  return parent->fd;
+}
+
+static void close_parent(struct parent *parent) {
+  if (parent->fd >= 0)
+    close(parent->fd);
+}
+#define _cleanup_parent_ __attribute__((cleanup(close_parent)))
+
+/* Ours, held by nobody else and still as we made it: a folder that is not empty does not go. */
+static void release(struct placeholder *placeholder, int parent) {
+  const char *name = path_base(placeholder->path);
+  struct stat held, named;
+  bool last = flock(placeholder->fd, LOCK_EX | LOCK_NB) == 0;
+  bool same = fstat(placeholder->fd, &held) == 0 &&
+              fstatat(parent, name, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
+              held.st_dev == named.st_dev && held.st_ino == named.st_ino;
+  bool unchanged = !placeholder->content || has_content(parent, name, placeholder->content);
+  if (last && same && unchanged)
+    unlinkat(parent, name, placeholder->content ? 0 : AT_REMOVEDIR);
+}
+
+static void remove_unless_held(const char *path, const char *content) {
+  _cleanup_close_ int parent = open_parent(path);
+  if (parent < 0)
+    return;
+  const char *name = path_base(path);
+  _cleanup_close_ int fd = openat(parent, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+  if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) < 0 || !matches_at(parent, name, content))
+    return;
+  unlinkat(parent, name, content ? 0 : AT_REMOVEDIR);
+}
+
+/* ---- the journal: for each a kind ('d' or 'f'), the path and the content, NUL-terminated ---- */
+
+static char *journal_folder(const struct host_context *host) {
+  if (host->state_home) {
+    char *folder = path_join(host->state_home, "sandbox/placeholders");
+    if (file_make_folders(folder, 0700) == 0 && access(folder, W_OK) == 0)
+      return folder;
+    free(folder);
+  }
+  /* No home, or one that cannot be written: the runtime folder serves until the next boot. */
+  if (file_private_folder(host->runtime_folder) < 0)
+    return NULL;
+  char *folder = path_join(host->runtime_folder, "placeholders");
+  if (file_private_folder(folder) == 0)
+    return folder;
+  free(folder);
+  return NULL;
+}
+
+static void journal_append(struct text *text, const struct placeholder *placeholder) {
+  text_append_char(text, placeholder->content ? 'f' : 'd');
+  text_append_bytes(text, placeholder->path, strlen(placeholder->path) + 1);
+  const char *content = placeholder->content ? placeholder->content : "";
+  text_append_bytes(text, content, strlen(content) + 1);
+}
+
+static int write_journal(struct placeholders *placeholders, const struct host_context *host,
+                         const char *session_id, struct sb_error *error) {
+  _cleanup_free_ char *folder = journal_folder(host);
+  if (!folder) {
+    sb_fail_errno(error, "no folder to keep the list of placeholders in");
+    return sb_hint(error, "make $XDG_STATE_HOME or $XDG_RUNTIME_DIR a writable folder of yours");
+  }
+  _cleanup_text_ struct text text = {0};
+  for (size_t i = 0; i < placeholders->count; i++)
+    journal_append(&text, &placeholders->items[i]);
+  placeholders->journal = path_join(folder, session_id);
+  /* Under a dotted name, which recovery passes over, until it is locked and complete. */
+  _cleanup_free_ char *draft = xasprintf("%s/.%s", folder, session_id);
+  int fd = open(draft, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+  placeholders->journal_fd = fd;
+  int result = fd < 0 || flock(fd, LOCK_EX) < 0 ? -errno : 0;
+  if (result == 0)
+    result = file_write_all(fd, text_string(&text), text.length);
+  if (result == 0 && rename(draft, placeholders->journal) < 0)
+    result = -errno;
+  if (result == 0)
+    return 0;
+  if (fd >= 0)
+    unlink(draft);
+  _cleanup_free_ char *shown = escape_string(placeholders->journal);
+  return sb_fail(error, SB_CODE_SYSTEM, -result, "writing '%s'", shown);
+}
+
+static void recover_entries(const char *data, size_t length) {
+  const char *end = data + length;
+  while (data < end) {
+    const char *path = data + 1, *content = path + strlen(path) + 1;
+    if (content >= end || path[0] != '/')
+      return; /* cut off while it was written; what was made is matched by the next start */
+    remove_unless_held(path, data[0] == 'f' ? content : NULL);
+    data = content + strlen(content) + 1;
+  }
+}
+
+static void recover_journal(int folder, const char *name) {
+  _cleanup_close_ int fd = openat(folder, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+  if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) < 0)
+    return; /* its session is alive */
+  _cleanup_free_ char *data = NULL;
+  size_t length;
+  if (file_read_at(folder, name, JOURNAL_LIMIT, &data, &length) == 0)
+    recover_entries(data, length);
+  unlinkat(folder, name, 0);
+}
+
+void placeholders_recover(const struct host_context *host) {
+  _cleanup_free_ char *folder = journal_folder(host);
+  DIR *entries = folder ? opendir(folder) : NULL;
+  if (!entries)
+    return;
+  for (struct dirent *entry; (entry = readdir(entries));) {
+    if (entry->d_name[0] != '.')
+      recover_journal(dirfd(entries), entry->d_name);
+  }
+  closedir(entries);
+}
+
+/* ---- all of them ---- */
+
+static void collect(struct placeholders *placeholders, const struct plan *plan) {
+  for (size_t i = 0; i < plan->operation_count; i++) {
+    const struct operation *operation = &plan->operations[i];
+    bool file = operation->kind == OPERATION_PLACEHOLDER_FILE;
+    if (!file && operation->kind != OPERATION_PLACEHOLDER_FOLDER)
+      continue;
+    ARRAY_GROW(placeholders->items, placeholders->count);
+    placeholders->items[placeholders->count++] = (struct placeholder){
+        .path = xstrdup(operation->path),
+        .content = file ? xstrdup(operation->source ? operation->source : "") : NULL,
+        .fd = -1,
+    };
+  }
+}
+
+int placeholders_create(struct placeholders *ret_placeholders, const struct plan *plan,
+                        const struct host_context *host, const char *session_id,
+                        struct sb_error *error) {
+  struct placeholders made = {.journal_fd = -1};
+  collect(&made, plan);
+  if (made.count > 0 && write_journal(&made, host, session_id, error) < 0) {
+    placeholders_remove(&made);
+    return -1;
+  }
+  _cleanup_parent_ struct parent parent = {.fd = -1};
+  for (size_t i = 0; i < made.count; i++) {
+    int fd = parent_of(&parent, made.items[i].path);
+    int result = fd < 0 ? -errno : make_and_hold(&made.items[i], fd);
+    if (result == 0)
+      continue;
+    _cleanup_free_ char *path = escape_string(made.items[i].path);
+    sb_fail(error, SB_CODE_SYSTEM, -result, "reserving the protected name '%s'", path);
+    sb_hint(error, "if it appeared just now, run the command again; or --unprotect it");
+    placeholders_remove(&made);
+    return -1;
+  }
+  *ret_placeholders = made;
+  return 0;
+}
+
+void placeholders_remove(struct placeholders *placeholders) {
+  _cleanup_parent_ struct parent parent = {.fd = -1};
+  /* Backwards: what was made inside another placeholder's neighbour goes first. */
+  for (size_t i = placeholders->count; i-- > 0;) {
+    struct placeholder *placeholder = &placeholders->items[i];
+    if (placeholder->fd >= 0) {
+      release(placeholder, parent_of(&parent, placeholder->path));
+      close(placeholder->fd);
+    }
+  }
+  for (size_t i = 0; i < placeholders->count; i++) {
+    free(placeholders->items[i].path);
+    free(placeholders->items[i].content);
+  }
+  free(placeholders->items);
+  if (placeholders->journal && placeholders->journal_fd >= 0)
+    unlink(placeholders->journal);
+  if (placeholders->journal_fd >= 0)
+    close(placeholders->journal_fd);
+  free(placeholders->journal);
+  *placeholders = (struct placeholders){.journal_fd = -1};
+}

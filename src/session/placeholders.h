@@ -1,0 +1,39 @@
+/* Placeholders for protected names that do not exist: something must be there to be protected, and
+ * it must be gone afterwards. Each is an empty folder (invisible to git), or, below .git only, a
+ * file that git reads as nothing. All of them are journalled before they are made; whoever uses
+ * one holds a shared lock on it, and the last to leave removes it. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "core/error.h"
+#include "plan/plan.h"
+
+struct placeholder {
+  char *path;
+  char *content; /* NULL for a folder */
+  int fd;        /* holds the shared lock */
+};
+
+struct placeholders {
+  struct placeholder *items;
+  size_t count;
+  char *journal; /* path of this session's journal, NULL if none was needed */
+  int journal_fd;
+};
+
+/* Makes those the plan asks for. On failure nothing that was made stays. */
+int placeholders_create(struct placeholders *ret_placeholders, const struct plan *plan,
+                        const struct host_context *host, const char *session_id,
+                        struct sb_error *error);
+
+/* Removes what nobody else uses, and the journal. */
+void placeholders_remove(struct placeholders *placeholders);
+
+/* Removes what sessions left behind that did not end in order. Cheap when there is nothing. */
+void placeholders_recover(const struct host_context *host);
+
+/* True if what lies at the path is a placeholder of ours (of a running or a crashed session): an
+ * empty folder that nobody may write, or a file with exactly the given content. */
+bool placeholder_matches(const char *path, const char *content);

@@ -1,0 +1,143 @@
+/* The user's terminal while a session runs; see terminal.h. */
+#include "session/terminal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "core/file.h"
+
+static int first_terminal_output(const struct terminal *terminal) {
+  static const int order[] = {STDOUT_FILENO, STDERR_FILENO, STDIN_FILENO};
+  for (size_t i = 0; i < sizeof order / sizeof order[0]; i++) {
+    if (terminal->used[order[i]])
+      return order[i];
+  }
+  return -1;
+}
+
+struct terminal terminal_new(enum terminal_mode mode) {
+  struct terminal terminal = {.master = -1, .output = -1};
+  for (int fd = 0; fd < 3; fd++) {
+    terminal.used[fd] = mode == TERMINAL_ALWAYS || (mode == TERMINAL_AUTO && isatty(fd));
+    terminal.any |= terminal.used[fd];
+  }
+  terminal.output = first_terminal_output(&terminal);
+  terminal.input_open = terminal.used[STDIN_FILENO];
+  if (terminal.any && tcgetattr(STDIN_FILENO, &terminal.saved) == 0)
+    terminal.raw_wanted =
+        terminal.used[0] && terminal.used[1] && isatty(STDIN_FILENO) && isatty(STDOUT_FILENO);
+  return terminal;
+}
+
+void terminal_resize(struct terminal *terminal) {
+  struct winsize size;
+  if (terminal->master >= 0 && ioctl(terminal->output, TIOCGWINSZ, &size) == 0)
+    ioctl(terminal->master, TIOCSWINSZ, &size);
+}
+
+void terminal_connect(struct terminal *terminal, int master) {
+  terminal->master = master;
+  fcntl(master, F_SETFL, fcntl(master, F_GETFL) | O_NONBLOCK);
+  terminal_resize(terminal);
+  struct termios modes;
+  if (terminal->raw_wanted)
+    tcsetattr(master, TCSANOW, &terminal->saved);
+  else if (tcgetattr(master, &modes) == 0) {
+    /* The user's own terminal echoes already, or there is nobody to echo to. */
+    modes.c_lflag &= ~(tcflag_t)ECHO;
+    tcsetattr(master, TCSANOW, &modes);
+  }
+  terminal_set_raw(terminal);
+}
+
+void terminal_set_raw(struct terminal *terminal) {
+  if (!terminal->raw_wanted || terminal->raw)
+    return;
+  struct termios modes = terminal->saved;
+  cfmakeraw(&modes);
+  terminal->raw = tcsetattr(STDIN_FILENO, TCSADRAIN, &modes) == 0;
+}
+
+void terminal_restore(struct terminal *terminal) {
+  if (!terminal->raw)
+    return;
+  tcsetattr(STDIN_FILENO, TCSADRAIN, &terminal->saved);
+  terminal->raw = false;
+}
+
+/* ---- copying ---- */
+
+static bool is_empty(const struct terminal_buffer *buffer) {
+  return buffer->start == buffer->end;
+}
+
+void terminal_watch(const struct terminal *terminal, struct pollfd watched[2]) {
+  watched[0] = (struct pollfd){.fd = -1};
+  watched[1] = (struct pollfd){.fd = terminal->master};
+  if (terminal->master < 0)
+    return;
+  if (terminal->input_open && is_empty(&terminal->to_session))
+    watched[0] = (struct pollfd){.fd = STDIN_FILENO, .events = POLLIN};
+  watched[1].events = (short)(POLLIN | (is_empty(&terminal->to_session) ? 0 : POLLOUT));
+}
+
+/* Returns false when the descriptor has nothing more to give. */
+static bool fill(struct terminal_buffer *buffer, int fd) {
+  ssize_t got = read(fd, buffer->data, sizeof buffer->data);
+  if (got < 0)
+    return errno == EAGAIN || errno == EINTR;
+  buffer->start = 0;
+  buffer->end = (size_t)got;
+  return got > 0;
+}
+
+static void flush_to_session(struct terminal *terminal) {
+  struct terminal_buffer *buffer = &terminal->to_session;
+  while (!is_empty(buffer)) {
+    ssize_t written = write(terminal->master, buffer->data + buffer->start, buffer->end - buffer->start);
+    if (written <= 0)
+      return;
+    buffer->start += (size_t)written;
+  }
+}
+
+/* Without a terminal behind it, the end of our input is the end-of-file character inside. */
+static void end_input(struct terminal *terminal) {
+  terminal->input_open = false;
+  terminal->to_session.data[0] = 4; /* Ctrl-D */
+  terminal->to_session.start = 0;
+  terminal->to_session.end = 1;
+}
+
+static void close_master(struct terminal *terminal) {
+  close(terminal->master);
+  terminal->master = -1;
+}
+
+static bool copy_output(struct terminal *terminal) {
+  if (!fill(&terminal->to_user, terminal->master))
+    return false;
+  size_t length = terminal->to_user.end - terminal->to_user.start;
+  terminal->to_user.start = terminal->to_user.end = 0;
+  /* A blocking write: a user who pauses the screen pauses the workload, as outside. */
+  return file_write_all(terminal->output, terminal->to_user.data, length) == 0;
+}
+
+void terminal_relay(struct terminal *terminal, const struct pollfd watched[2]) {
+  if (watched[0].revents && !fill(&terminal->to_session, STDIN_FILENO))
+    end_input(terminal);
+  flush_to_session(terminal);
+  if (watched[1].revents & (POLLIN | POLLHUP | POLLERR) && !copy_output(terminal))
+    close_master(terminal);
+}
+
+void terminal_drain(struct terminal *terminal) {
+  while (terminal->master >= 0) {
+    struct pollfd ready = {.fd = terminal->master, .events = POLLIN};
+    if (poll(&ready, 1, 0) <= 0 || !(ready.revents & POLLIN) || !copy_output(terminal))
+      close_master(terminal);
+  }
+}

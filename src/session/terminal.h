@@ -1,0 +1,43 @@
+/* The user's terminal while a session runs: which of our descriptors are terminals, raw mode, size,
+ * and the copying between them and the session's own terminal. Restores what it changed. */
+#pragma once
+
+#include <poll.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <termios.h>
+
+#include "plan/plan.h"
+
+struct terminal_buffer {
+  char data[8192];
+  size_t start, end;
+};
+
+struct terminal {
+  bool used[3];       /* descriptors that become the session's terminal */
+  bool any;           /* one of them */
+  bool raw_wanted;    /* keyboard and screen are both ours: full relay */
+  bool raw;           /* the user's terminal is in raw mode now */
+  int output;         /* where the session's terminal output goes */
+  int master;         /* the session's terminal, our side; -1 before and after */
+  bool input_open;
+  struct termios saved;
+  struct terminal_buffer to_session, to_user;
+};
+
+struct terminal terminal_new(enum terminal_mode mode);
+
+/* Takes the master side and gives it the size and modes of the user's terminal. */
+void terminal_connect(struct terminal *terminal, int master);
+
+void terminal_set_raw(struct terminal *terminal);
+void terminal_restore(struct terminal *terminal);
+void terminal_resize(struct terminal *terminal);
+
+/* Fills in what to wait for (2 entries) and, after poll, copies what is ready. */
+void terminal_watch(const struct terminal *terminal, struct pollfd watched[2]);
+void terminal_relay(struct terminal *terminal, const struct pollfd watched[2]);
+
+/* Passes on what the session still wrote, after its end. */
+void terminal_drain(struct terminal *terminal);
