@@ -95,7 +95,7 @@ static void test_specificity_and_stores(void **state) {
         "version: 1\n"
         "filesystem:\n"
         "  read: [~/.ssh/known_hosts, ~/.aws, /srv/vault/public, vendor, \"sub/*/ok.env\"]\n"
-        "  write: [packages, ~/.cache/**]\n"
+        "  write: [packages, ~/.cache/**, \"/work/*\"]\n"
         "  hide: [/opt/a, /data/*/key]\n"
         "  unprotect: [.vscode/settings.json, .envrc]\n"
         "  protect: [Makefile, \"**/*.lock\"]\n");
@@ -132,6 +132,10 @@ static void test_specificity_and_stores(void **state) {
       {"/nohome/u/p/.envrc", ACCESS_WRITE, VERDICT_ALLOW},
       /* every writable place has its protected names */
       {"/data/.git/hooks/x", ACCESS_WRITE, VERDICT_DENY},
+      {"/work/a/.git/hooks/x", ACCESS_WRITE, VERDICT_DENY},
+      {"/work/a/src/x", ACCESS_WRITE, VERDICT_ALLOW},
+      {"/work/x", ACCESS_WRITE, VERDICT_ALLOW},
+      {"/work", ACCESS_WRITE, VERDICT_DENY},
   };
   expect(policy, rows, ARRAY_SIZE(rows));
 }
