@@ -28,6 +28,12 @@ static void hide_below(struct policy *policy, const struct secret *secret, const
   hide(policy, secret, arena_concat(&policy->strings, escaped ? escaped : folder, rest), is_glob);
 }
 
+/* A variable's value that covers the home folder or the project would hide everything. */
+static bool is_too_large(const struct policy_context *context, const char *path) {
+  return path_is_under(context->project, path) ||
+         (context->home && path_is_under(context->home, path));
+}
+
 /* "$NAME": where the user moved a credential file to; several, separated by colons. */
 static void hide_variable(struct policy *policy, const struct policy_context *context,
                           const struct secret *secret) {
@@ -36,32 +42,53 @@ static void hide_variable(struct policy *policy, const struct policy_context *co
     size_t length = strcspn(value, ":");
     _cleanup_free_ char *part = xstrndup(value, length);
     _cleanup_free_ char *path = path_normalize(part);
-    /* A relative or top-level value would hide by accident what nobody meant. */
-    if (part[0] == '/' && strcmp(path, "/") != 0)
+    if (part[0] == '/' && !is_too_large(context, path))
       hide(policy, secret, arena_strdup(&policy->strings, path), false);
     value += length + (value[length] == ':');
   }
 }
 
+/* Folders of the home folder that a variable may move elsewhere. */
+static const struct {
+  const char *prefix, *variable;
+} movable[] = {
+    {"~/.config", "XDG_CONFIG_HOME"},
+    {"~/.local/share", "XDG_DATA_HOME"},
+    {"~/.local/state", "XDG_STATE_HOME"},
+    {"~/.cache", "XDG_CACHE_HOME"},
+};
+
+struct moved {
+  const char *folder[ARRAY_SIZE(movable)]; /* NULL where it is in its usual place */
+};
+
+static struct moved find_moved(const struct policy_context *context) {
+  struct moved moved = {0};
+  for (size_t i = 0; context->home && i < ARRAY_SIZE(movable); i++) {
+    const char *value = context_variable(context, movable[i].variable);
+    const char *below = value && *value == '/' ? path_below(value, context->home) : NULL;
+    bool usual = below && strcmp(below, movable[i].prefix + strlen("~/")) == 0;
+    moved.folder[i] = value && *value == '/' && !usual ? value : NULL;
+  }
+  return moved;
+}
+
+/* Both in the usual place and in the other, for not every tool follows the variable. */
 static void hide_at_home(struct policy *policy, const struct policy_context *context,
-                         const struct secret *secret) {
-  static const char config[] = "~/.config";
+                         const struct secret *secret, const struct moved *moved) {
   if (!context->home)
     return;
   hide_below(policy, secret, context->home, secret->pattern + 1);
-  const char *rest = path_below(secret->pattern, config);
-  /* $XDG_CONFIG_HOME elsewhere: both places, for not every tool follows it. */
-  if (rest && context->config_home && path_below(context->config_home, context->home) &&
-      strcmp(path_below(context->config_home, context->home), ".config") == 0)
-    return;
-  if (rest && context->config_home)
-    hide_below(policy, secret, context->config_home, secret->pattern + strlen(config));
+  for (size_t i = 0; i < ARRAY_SIZE(movable); i++)
+    if (moved->folder[i] && path_below(secret->pattern, movable[i].prefix))
+      hide_below(policy, secret, moved->folder[i], secret->pattern + strlen(movable[i].prefix));
 }
 
 static void add_secrets(struct policy *policy, const struct policy_context *context) {
+  const struct moved moved = find_moved(context);
   for (const struct secret *secret = secret_table; secret->pattern; secret++) {
     if (secret->pattern[0] == '~')
-      hide_at_home(policy, context, secret);
+      hide_at_home(policy, context, secret, &moved);
     else if (secret->pattern[0] == '$')
       hide_variable(policy, context, secret);
     else if (secret->pattern[0] == '/')
@@ -92,9 +119,36 @@ static void add_own_files(struct policy *policy, const struct policy_context *co
   }
 }
 
-/* "." is writable, unless it is so large a place that nobody could have meant it. */
+/* Parts of the system, with all that is below them; and folders of folders, by themselves. */
+static const char *const system_folders[] = {"/bin",  "/boot", "/dev",  "/etc", "/lib", "/lib32",
+                                             "/lib64", "/nix",  "/proc", "/run", "/sbin", "/sys",
+                                             "/usr"};
+static const char *const containers[] = {"/home", "/media", "/mnt", "/opt",     "/root",
+                                         "/srv",  "/tmp",   "/var", "/var/lib", "/var/tmp"};
+/* Below the system, but where people do keep sources. */
+static const char *const source_folders[] = {"/usr/src", "/usr/local/src"};
+
+static bool is_system_folder(const char *path) {
+  for (size_t i = 0; i < ARRAY_SIZE(containers); i++) {
+    if (strcmp(path, containers[i]) == 0)
+      return true;
+  }
+  for (size_t i = 0; i < ARRAY_SIZE(source_folders); i++) {
+    const char *below = path_below(path, source_folders[i]);
+    if (below && below[0])
+      return false;
+  }
+  for (size_t i = 0; i < ARRAY_SIZE(system_folders); i++) {
+    if (path_is_under(path, system_folders[i]))
+      return true;
+  }
+  return false;
+}
+
+/* "." is writable, unless it is so large a place that nobody could have meant it: root standing in
+ * /etc does not mean to hand /etc to the command. */
 static void add_project(struct policy *policy, const struct policy_context *context) {
-  bool too_large = strcmp(context->project, "/") == 0 ||
+  bool too_large = strcmp(context->project, "/") == 0 || is_system_folder(context->project) ||
                    (context->home && path_is_under(context->home, context->project));
   if (too_large)
     return;

@@ -5,7 +5,6 @@
 
 #include "core/alloc.h"
 #include "core/cleanup.h"
-#include "core/escape.h"
 #include "core/path.h"
 #include "core/text.h"
 #include "policy/glob.h"

@@ -9,7 +9,7 @@
 #include "core/alloc.h"
 #include "core/cleanup.h"
 #include "core/escape.h"
-#include "core/nearest.h"
+#include "core/suggest.h"
 #include "policy/rules.h"
 #include "policy/schema.h"
 #include "policy/tree.h"
@@ -84,7 +84,10 @@ static int fail_type(const struct load *load, const struct schema_key *key,
 static int fail_word(const struct load *load, const struct schema_key *key, const struct node *node,
                      const char *const *words) {
   fail_type(load, key, node);
-  const char *nearest = nearest_word(node->text, words);
+  size_t count = 0;
+  while (words[count])
+    count++;
+  const char *nearest = suggest_nearest(node->text, words, count);
   return nearest ? sb_hint(load->error, "did you mean '%s'?", nearest) : -1;
 }
 

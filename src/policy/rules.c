@@ -99,6 +99,20 @@ static void push_copy(struct policy *policy, const struct rule *template, const 
   rules_push(policy, &rule);
 }
 
+/* Every match of a glob becomes a writable place; which ones exist is not known here. */
+static void protect_matches(struct policy *policy, const char *pattern) {
+  const char *prefix = arena_concat(&policy->strings, pattern, "/");
+  for (const struct protected_name *name = protected_table; name->name; name++)
+    if (!name->at_home)
+      rules_push(policy,
+                 &(struct rule){.kind = RULE_PROTECT,
+                                .pattern = arena_concat(&policy->strings, prefix, name->name),
+                                .is_glob = true,
+                                .if_present_only = true,
+                                .written = name->name,
+                                .why = name->why});
+}
+
 static int add_pattern(struct policy *policy, const struct policy_context *context, char *pattern,
                        struct rule *rule, struct sb_error *error) {
   drop_trailing_crossing(pattern);
@@ -113,7 +127,9 @@ static int add_pattern(struct policy *policy, const struct policy_context *conte
   /* Whoever hides or protects a link means both the link and what it points to. */
   if (!gives_access(rule->kind) && strcmp(pattern, resolved) != 0)
     push_copy(policy, rule, pattern);
-  if (rule->kind == RULE_WRITE && !rule->is_glob)
+  if (rule->kind == RULE_WRITE && rule->is_glob)
+    protect_matches(policy, resolved);
+  else if (rule->kind == RULE_WRITE)
     rules_protect_place(policy, context, resolved);
   return 0;
 }

@@ -9,7 +9,7 @@
 #include "core/alloc.h"
 #include "core/cleanup.h"
 #include "core/escape.h"
-#include "core/nearest.h"
+#include "core/suggest.h"
 #include "core/text.h"
 
 /* Choices go from strict to loose: NARROWING_SMALLER and the enums in policy.h rely on it. */
@@ -253,7 +253,7 @@ const char *schema_nearest(const char *section, const char *name) {
   }
   for (const char *const *own = section_names; *section == '\0' && *own; own++)
     candidates[count++] = *own;
-  const char *nearest = nearest_word(name, candidates);
+  const char *nearest = suggest_nearest(name, candidates, count);
   const struct schema_key *key = nearest ? schema_find(section, nearest) : NULL;
   return key ? key->name : nearest;
 }

@@ -1,9 +1,9 @@
 /* What is hidden by default: one table, with the reason for each line. Pure data.
  *
- * "~/" is the home folder (and for "~/.config/" also $XDG_CONFIG_HOME), a leading "$NAME" is where
- * a variable says the file has been moved to, and a name without any of them is below the project.
- * A line must name credentials or private records themselves: hiding a tool's whole folder because
- * it also holds a token would break the tool. */
+ * "~/" is the home folder (and "~/.config/" also $XDG_CONFIG_HOME, and so on), a leading "$NAME" is
+ * where a variable says the file has been moved to, and a name without any of them is below the
+ * project. A line must name credentials or private records themselves: hiding a tool's whole folder
+ * because it also holds a token would break the tool. */
 #include "policy/policy.h"
 
 const struct secret secret_table[] = {

@@ -7,7 +7,7 @@
 
 #include "core/cleanup.h"
 
-enum { TREE_DEPTH_MAX = 8, TREE_NODES_MAX = 20000 };
+enum { TREE_DEPTH_MAX = 8, TREE_NODES_MAX = 5000 };
 
 struct builder {
   yaml_parser_t parser;

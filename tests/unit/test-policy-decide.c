@@ -8,7 +8,12 @@
 #include "policy/load.h"
 #include "policy/policy.h"
 
-static char *const variables[] = {"KUBECONFIG=/srv/kube/a:/srv/kube/b", "EMPTY=", NULL};
+static char *const variables[] = {"KUBECONFIG=/srv/kube/a:/srv/kube/b",
+                                  "EMPTY=",
+                                  "XDG_DATA_HOME=/srv/data",
+                                  "DOCKER_CONFIG=/nohome",
+                                  "XDG_CONFIG_HOME=/nohome/u/.config",
+                                  NULL};
 
 static const struct policy_context context = {
     .home = "/nohome/u",
@@ -61,6 +66,9 @@ static void test_builtin(void **state) {
       {"/etc/ssh/ssh_host_rsa_key.pub", ACCESS_READ, VERDICT_ALLOW},
       {"/srv/kube/a", ACCESS_READ, VERDICT_HIDE},
       {"/srv/kube/b", ACCESS_READ, VERDICT_HIDE},
+      {"/srv/data/keyrings/login.keyring", ACCESS_READ, VERDICT_HIDE},
+      {"/nohome/u/.local/share/keyrings/login.keyring", ACCESS_READ, VERDICT_HIDE},
+      {"/nohome/u/notes", ACCESS_READ, VERDICT_ALLOW},
       {"/nohome/u/p/.env", ACCESS_READ, VERDICT_HIDE},
       {"/nohome/u/p/deep/er/.env.local", ACCESS_READ, VERDICT_HIDE},
       {"/nohome/u/p/prod.env", ACCESS_READ, VERDICT_HIDE},
@@ -87,7 +95,7 @@ static void test_specificity_and_stores(void **state) {
         "version: 1\n"
         "filesystem:\n"
         "  read: [~/.ssh/known_hosts, ~/.aws, /srv/vault/public, vendor, \"sub/*/ok.env\"]\n"
-        "  write: [packages, ~/.cache/**]\n"
+        "  write: [packages, ~/.cache/**, \"/work/*\"]\n"
         "  hide: [/opt/a, /data/*/key]\n"
         "  unprotect: [.vscode/settings.json, .envrc]\n"
         "  protect: [Makefile, \"**/*.lock\"]\n");
@@ -124,6 +132,10 @@ static void test_specificity_and_stores(void **state) {
       {"/nohome/u/p/.envrc", ACCESS_WRITE, VERDICT_ALLOW},
       /* every writable place has its protected names */
       {"/data/.git/hooks/x", ACCESS_WRITE, VERDICT_DENY},
+      {"/work/a/.git/hooks/x", ACCESS_WRITE, VERDICT_DENY},
+      {"/work/a/src/x", ACCESS_WRITE, VERDICT_ALLOW},
+      {"/work/x", ACCESS_WRITE, VERDICT_ALLOW},
+      {"/work", ACCESS_WRITE, VERDICT_DENY},
   };
   expect(policy, rows, ARRAY_SIZE(rows));
 }

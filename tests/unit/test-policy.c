@@ -259,7 +259,6 @@ static void test_whole_schema_loads(void **state) {
   assert_true(policy->containers && policy->vm.enabled && policy->vm.kvm && !policy->debug);
   assert_string_equal(policy->nix, "off");
   assert_true(policy->commands.allow_unsandboxed);
-  assert_true(rule_matches(&policy->rules[policy->rule_count - 1], "/") || policy->rule_count > 10);
   assert_int_equal(policy_decide(policy, "/opt/[x]/a.h", ACCESS_READ).verdict, VERDICT_ALLOW);
   assert_int_equal(policy_decide(policy, "/opt/x/a.h", ACCESS_READ).verdict, VERDICT_ASK);
   assert_int_equal(policy_key_origin(policy, "network.mode")->line, 14);

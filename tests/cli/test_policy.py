@@ -1,0 +1,99 @@
+"""sandbox policy from outside: show, check, explain, trust."""
+
+import json
+
+import pytest
+
+FAILURE = 125
+VERSION = "version: 1\n"
+
+
+@pytest.fixture
+def world(run, tmp_path):
+    """A home with a project in it; call it to run `sandbox policy ...` there."""
+    home = tmp_path.resolve() / "home"
+    project = home / "project"
+    (project / ".git").mkdir(parents=True)
+    (home / ".ssh").mkdir()
+    (home / ".ssh/id_rsa").write_text("secret")
+    environment = {"HOME": str(home), "PATH": "/usr/bin:/bin"}
+
+    def policy(*words):
+        return run("policy", *words, cwd=project, env=environment)
+
+    policy.home, policy.project = home, project
+    return policy
+
+
+def user_policy(world, text):
+    folder = world.home / ".config/sandbox"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "policy.yaml").write_text(VERSION + text)
+
+
+def project_policy(world, text):
+    folder = world.project / ".sandbox"
+    folder.mkdir(exist_ok=True)
+    (folder / "policy.yaml").write_text(VERSION + text)
+
+
+def explain(world, path, *options):
+    return json.loads(world("explain", path, "--json", *options).stdout)
+
+
+def test_show_names_origins(world):
+    user_policy(world, "network: {mode: filtered}\n")
+    text = world("show").stdout
+    assert "mode: filtered" in text and "sandbox/policy.yaml:2:17" in text
+    whole = json.loads(world("show", "--json").stdout)
+    assert whole["policy"]["network"]["mode"] == "filtered"
+    assert whole["origins"]["network.mode"]["store"] == "user"
+
+
+def test_check_names_place_and_fix(world, tmp_path):
+    user_policy(world, "filesystem:\n  reed: [/x]\n")
+    result = world("check")
+    assert result.returncode == FAILURE
+    assert "policy.yaml:3:3: unknown key 'filesystem.reed'" in result.stderr
+    assert "did you mean 'filesystem.read'?" in result.stderr
+    good = tmp_path / "good.yaml"
+    good.write_text(VERSION)
+    assert world("check", str(good)).returncode == 0
+    assert world("check", str(tmp_path / "none.yaml")).returncode == FAILURE
+
+
+def test_explain_reads_and_writes(world):
+    assert explain(world, str(world.home / ".ssh/id_rsa"))["verdict"] == "hide"
+    assert explain(world, "src/a.c", "--write")["verdict"] == "allow"
+    hooks = explain(world, ".git/hooks/x", "--write")
+    assert (hooks["verdict"], hooks["flag"]) == ("deny", "--unprotect")
+    assert hooks["rule"]["origin"]["store"] == "built-in"
+    assert "sandbox run --ro" in world("explain", str(world.home / ".ssh/id_rsa")).stdout
+
+
+def test_explain_looks_behind_links(world):
+    (world.project / "innocent").symlink_to(world.home / ".ssh/id_rsa")
+    assert explain(world, "innocent")["verdict"] == "hide"
+    (world.project / ".env").symlink_to("settings")
+    (world.project / "settings").write_text("")
+    assert explain(world, ".env")["verdict"] == "hide"
+
+
+def test_project_policy_needs_trust(world):
+    project_policy(world, "network: {mode: full}\nfilesystem: {hide: [private]}\n")
+    result = world("check")
+    assert result.returncode == 0 and "sandbox policy trust" in result.stderr
+    assert "mode: none" in world("show").stdout
+    assert explain(world, "private")["verdict"] == "hide"
+    assert world("trust").returncode == 0
+    assert "mode: full" in world("show").stdout
+    assert str(world.project) in world("trust", "--list").stdout
+    project_policy(world, "network: {mode: full}\n# changed\n")
+    assert "mode: none" in world("show").stdout
+    assert json.loads(world("trust", "--revoke", "--json").stdout)["changed"] == 1
+
+
+@pytest.mark.parametrize("words", [["frob"], ["explain"], ["show", "x"], ["trust", "x", "y"]])
+def test_wrong_words(world, words):
+    result = world(*words)
+    assert result.returncode == FAILURE and "sandbox: " in result.stderr
