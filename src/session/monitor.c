@@ -242,7 +242,7 @@ int session_run(const struct session_request *request, struct session_result *re
       .result = ret_result,
       .engine = {.init = -1, .pidfd = -1, .channel = -1},
       .terminal = terminal_new(request->plan->terminal),
-      .placeholders = {.journal_fd = -1},
+      .placeholders = PLACEHOLDERS_NONE,
   };
   if (take_signals(&monitor, error) < 0)
     return -1;

@@ -30,19 +30,9 @@ static int open_parent(const char *path) {
 }
 
 static bool is_empty_folder(int parent, const char *name) {
-  int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-  if (fd < 0)
-    return false;
-  DIR *folder = fdopendir(fd);
-  if (!folder) {
-    close(fd);
-    return false;
-  }
-  bool empty = true;
-  for (struct dirent *entry; empty && (entry = readdir(folder));)
-    empty = strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0;
-  closedir(folder);
-  return empty;
+  _cleanup_close_ int fd =
+      openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  return fd >= 0 && folder_is_empty(fd);
 }
 
 static bool has_content(int parent, const char *name, const char *content) {
@@ -52,14 +42,17 @@ static bool has_content(int parent, const char *name, const char *content) {
          memcmp(data, content, length) == 0;
 }
 
-/* Nobody else makes folders that no one may write; a person's empty folder has write bits. */
+/* A sticky folder with such a name, and empty: nobody else makes those. Write permission stays, or
+ * its owner could not move it. */
+#define FOLDER_MODE (S_ISVTX | 0755)
+
 static bool matches_at(int parent, const char *name, const char *content) {
   struct stat status;
-  if (fstatat(parent, name, &status, AT_SYMLINK_NOFOLLOW) < 0 || (status.st_mode & 0222))
+  if (fstatat(parent, name, &status, AT_SYMLINK_NOFOLLOW) < 0)
     return false;
   if (content)
     return S_ISREG(status.st_mode) && has_content(parent, name, content);
-  return S_ISDIR(status.st_mode) && is_empty_folder(parent, name);
+  return S_ISDIR(status.st_mode) && (status.st_mode & S_ISVTX) && is_empty_folder(parent, name);
 }
 
 bool placeholder_matches(const char *path, const char *content) {
@@ -69,9 +62,12 @@ bool placeholder_matches(const char *path, const char *content) {
 
 /* ---- one placeholder ---- */
 
-static int make_at(int parent, const char *name, const char *content) {
+static int make_at(struct pool *pool, int parent, const char *name, const char *content) {
+  int result = pool_take(pool, parent, name, content);
+  if (result != -ENOENT)
+    return result;
   if (!content)
-    return mkdirat(parent, name, 0555) < 0 ? -errno : 0;
+    return mkdirat(parent, name, FOLDER_MODE) < 0 ? -errno : 0;
   _cleanup_close_ int fd =
       openat(parent, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0444);
   if (fd < 0)
@@ -87,10 +83,10 @@ static bool is_removed(int fd) {
 
 /* Makes it or joins one that another session holds. The lock is taken after the name was opened,
  * so the other session may have removed it in between: then once more. */
-static int make_and_hold(struct placeholder *placeholder, int parent) {
+static int make_and_hold(struct placeholder *placeholder, struct pool *pool, int parent) {
   const char *name = path_base(placeholder->path);
   for (int attempt = 0; attempt < 100; attempt++) {
-    int result = make_at(parent, name, placeholder->content);
+    int result = make_at(pool, parent, name, placeholder->content);
     if (result < 0 && result != -EEXIST)
       return result;
     if (result == -EEXIST && !matches_at(parent, name, placeholder->content))
@@ -129,7 +125,8 @@ static void close_parent(struct parent *parent) {
 #define _cleanup_parent_ __attribute__((cleanup(close_parent)))
 
 /* Ours, held by nobody else and still as we made it: a folder that is not empty does not go. */
-static void release(struct placeholder *placeholder, int parent) {
+static void release(struct placeholder *placeholder, struct pool *pool, int parent,
+                    const char *session_id) {
   const char *name = path_base(placeholder->path);
   struct stat held, named;
   bool last = flock(placeholder->fd, LOCK_EX | LOCK_NB) == 0;
@@ -137,7 +134,8 @@ static void release(struct placeholder *placeholder, int parent) {
               fstatat(parent, name, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
               held.st_dev == named.st_dev && held.st_ino == named.st_ino;
   bool unchanged = !placeholder->content || has_content(parent, name, placeholder->content);
-  if (last && same && unchanged)
+  if (last && same && unchanged &&
+      pool_give(pool, parent, name, placeholder->content, placeholder->fd, session_id) < 0)
     unlinkat(parent, name, placeholder->content ? 0 : AT_REMOVEDIR);
 }
 
@@ -260,8 +258,10 @@ static void collect(struct placeholders *placeholders, const struct plan *plan) 
 int placeholders_create(struct placeholders *ret_placeholders, const struct plan *plan,
                         const struct host_context *host, const char *session_id,
                         struct sb_error *error) {
-  struct placeholders made = {.journal_fd = -1};
+  struct placeholders made = PLACEHOLDERS_NONE;
   collect(&made, plan);
+  if (made.count > 0)
+    made.pool = pool_open(host->state_home);
   if (made.count > 0 && write_journal(&made, host, session_id, error) < 0) {
     placeholders_remove(&made);
     return -1;
@@ -269,7 +269,7 @@ int placeholders_create(struct placeholders *ret_placeholders, const struct plan
   _cleanup_parent_ struct parent parent = {.fd = -1};
   for (size_t i = 0; i < made.count; i++) {
     int fd = parent_of(&parent, made.items[i].path);
-    int result = fd < 0 ? -errno : make_and_hold(&made.items[i], fd);
+    int result = fd < 0 ? -errno : make_and_hold(&made.items[i], &made.pool, fd);
     if (result == 0)
       continue;
     _cleanup_free_ char *path = escape_string(made.items[i].path);
@@ -288,7 +288,8 @@ void placeholders_remove(struct placeholders *placeholders) {
   for (size_t i = placeholders->count; i-- > 0;) {
     struct placeholder *placeholder = &placeholders->items[i];
     if (placeholder->fd >= 0) {
-      release(placeholder, parent_of(&parent, placeholder->path));
+      release(placeholder, &placeholders->pool, parent_of(&parent, placeholder->path),
+              path_base(placeholders->journal));
       close(placeholder->fd);
     }
   }
@@ -302,5 +303,6 @@ void placeholders_remove(struct placeholders *placeholders) {
   if (placeholders->journal_fd >= 0)
     close(placeholders->journal_fd);
   free(placeholders->journal);
-  *placeholders = (struct placeholders){.journal_fd = -1};
+  pool_close(&placeholders->pool);
+  *placeholders = PLACEHOLDERS_NONE;
 }

@@ -9,6 +9,7 @@
 
 #include "core/error.h"
 #include "plan/plan.h"
+#include "session/pool.h"
 
 struct placeholder {
   char *path;
@@ -21,7 +22,9 @@ struct placeholders {
   size_t count;
   char *journal; /* path of this session's journal, NULL if none was needed */
   int journal_fd;
+  struct pool pool;
 };
+#define PLACEHOLDERS_NONE ((struct placeholders){.journal_fd = -1, .pool = {.fd = -1}})
 
 /* Makes those the plan asks for. On failure nothing that was made stays. */
 int placeholders_create(struct placeholders *ret_placeholders, const struct plan *plan,
@@ -35,5 +38,5 @@ void placeholders_remove(struct placeholders *placeholders);
 void placeholders_recover(const struct host_context *host);
 
 /* True if what lies at the path is a placeholder of ours (of a running or a crashed session): an
- * empty folder that nobody may write, or a file with exactly the given content. */
+ * empty sticky folder, or a file with exactly the given content. */
 bool placeholder_matches(const char *path, const char *content);

@@ -1,9 +1,8 @@
-/* SHA-256 against the vectors of FIPS 180-4 and its own streaming; arena and nearest word. */
+/* SHA-256 against the vectors of FIPS 180-4 and its own streaming; and the arena. */
 #include "unit.h"
 
 #include "core/arena.h"
 #include "core/cleanup.h"
-#include "core/nearest.h"
 #include "core/sha256.h"
 
 static void test_sha256_vectors(void **state) {
@@ -76,33 +75,11 @@ static void test_arena_keeps_what_it_gave(void **state) {
   assert_string_equal(arena_strndup(&arena, "abcdef", 3), "abc");
 }
 
-static void test_nearest_word(void **state) {
-  (void)state;
-  static const char *const words[] = {"none", "filtered", "full", "filesystem", NULL};
-  static const struct {
-    const char *word, *nearest;
-  } rows[] = {{"filterd", "filtered"}, {"fliesystem", "filesystem"},
-              {"nnoe", "none"},        {"ful", "full"},
-              {"xyzzy", NULL},         {"", NULL}};
-  for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
-    const char *nearest = nearest_word(rows[i].word, words);
-    if (rows[i].nearest)
-      assert_string_equal(nearest, rows[i].nearest);
-    else
-      assert_null(nearest);
-  }
-  char monster[5000];
-  memset(monster, 'a', sizeof monster - 1);
-  monster[sizeof monster - 1] = '\0';
-  assert_null(nearest_word(monster, words));
-}
-
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_sha256_vectors),
     cmocka_unit_test(test_sha256_million),
     cmocka_unit_test(test_sha256_does_not_depend_on_the_cuts),
     cmocka_unit_test(test_arena_keeps_what_it_gave),
-    cmocka_unit_test(test_nearest_word),
 };
 
 UNIT_MAIN(tests)
