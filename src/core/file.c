@@ -109,21 +109,26 @@ int file_private_folder(const char *path) {
   return ours ? 0 : -EPERM;
 }
 
-int fd_send(int socket, int fd, const void *payload, size_t length) {
-  union {
-    char bytes[CMSG_SPACE(sizeof(int))];
-    struct cmsghdr align;
-  } control = {0};
+union fd_control {
+  char bytes[CMSG_SPACE(FD_PASS_LIMIT * sizeof(int))];
+  struct cmsghdr align;
+};
+
+int fd_send(int socket, const int *fds, size_t count, const void *payload, size_t length) {
+  union fd_control control = {0};
   struct iovec part = {.iov_base = (void *)payload, .iov_len = length};
-  struct msghdr message = {.msg_iov = &part,
-                           .msg_iovlen = 1,
-                           .msg_control = control.bytes,
-                           .msg_controllen = sizeof control.bytes};
-  struct cmsghdr *header = CMSG_FIRSTHDR(&message);
-  header->cmsg_level = SOL_SOCKET;
-  header->cmsg_type = SCM_RIGHTS;
-  header->cmsg_len = CMSG_LEN(sizeof(int));
-  memcpy(CMSG_DATA(header), &fd, sizeof fd);
+  struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
+  if (count > FD_PASS_LIMIT)
+    return -EINVAL;
+  if (count > 0) {
+    message.msg_control = control.bytes;
+    message.msg_controllen = CMSG_SPACE(count * sizeof(int));
+    struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(count * sizeof(int));
+    memcpy(CMSG_DATA(header), fds, count * sizeof(int));
+  }
   ssize_t sent;
   do
     sent = sendmsg(socket, &message, MSG_NOSIGNAL);
@@ -131,16 +136,15 @@ int fd_send(int socket, int fd, const void *payload, size_t length) {
   return sent < 0 ? -errno : 0;
 }
 
-ssize_t fd_receive(int socket, int *ret_fd, void *payload, size_t capacity) {
-  union {
-    char bytes[CMSG_SPACE(sizeof(int))];
-    struct cmsghdr align;
-  } control;
+ssize_t fd_receive(int socket, int ret_fds[FD_PASS_LIMIT], void *payload, size_t capacity) {
+  union fd_control control;
   struct iovec part = {.iov_base = payload, .iov_len = capacity};
   struct msghdr message = {.msg_iov = &part,
                            .msg_iovlen = 1,
                            .msg_control = control.bytes,
                            .msg_controllen = sizeof control.bytes};
+  for (size_t i = 0; i < FD_PASS_LIMIT; i++)
+    ret_fds[i] = -1;
   ssize_t received;
   do
     received = recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
@@ -148,11 +152,10 @@ ssize_t fd_receive(int socket, int *ret_fd, void *payload, size_t capacity) {
   if (received < 0)
     return -errno;
 
-  *ret_fd = -1;
   struct cmsghdr *header = CMSG_FIRSTHDR(&message);
   if (header && header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS &&
-      header->cmsg_len == CMSG_LEN(sizeof(int)))
-    memcpy(ret_fd, CMSG_DATA(header), sizeof *ret_fd);
+      header->cmsg_len >= CMSG_LEN(0))
+    memcpy(ret_fds, CMSG_DATA(header), header->cmsg_len - CMSG_LEN(0));
   return received;
 }
 

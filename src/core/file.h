@@ -25,11 +25,13 @@ int file_make_folders(const char *path, mode_t mode);
  * symbolic link. Names in /tmp can be guessed and made by others first. 0 or a negative errno. */
 int file_private_folder(const char *path);
 
-/* Passes one descriptor and a small payload over a UNIX socket. 0 or a negative errno. */
-int fd_send(int socket, int fd, const void *payload, size_t length);
+/* Passes descriptors and a small payload over a UNIX socket. 0 or a negative errno. */
+#define FD_PASS_LIMIT 4
+int fd_send(int socket, const int *fds, size_t count, const void *payload, size_t length);
 
-/* Receives them; *ret_fd is -1 if none came. Returns the payload's length or a negative errno. */
-ssize_t fd_receive(int socket, int *ret_fd, void *payload, size_t capacity);
+/* Receives them; what was not passed is -1 in ret_fds. Returns the payload's length (0: end of
+ * file) or a negative errno; more descriptors than the limit are closed. */
+ssize_t fd_receive(int socket, int ret_fds[FD_PASS_LIMIT], void *payload, size_t capacity);
 
 /* Resolves a path to the canonical name of an existing object; negative errno on failure. */
 int file_resolve(const char *path, char **ret_path);

@@ -12,14 +12,29 @@ enum message_kind {
   MESSAGE_SIGNAL,         /* value: signal for the workload's first process */
   MESSAGE_SIGNAL_GROUP,   /* value: signal for its whole process group */
   MESSAGE_CONTINUE,       /* after MESSAGE_STOPPED: the user brought the job back */
+  MESSAGE_EXEC,           /* starts one more command; carries its description and descriptors */
+  MESSAGE_EXEC_SIGNAL,    /* value: signal for that command's process group */
   /* init → monitor */
   MESSAGE_TERMINAL, /* carries the master side of the session's terminal */
   MESSAGE_STARTED,  /* the exec succeeded; value: pid inside */
   MESSAGE_STOPPED,  /* the workload was stopped by job control */
   MESSAGE_EXITED,   /* value: wait status */
+  MESSAGE_EXEC_TERMINAL, /* carries the master side of that command's terminal */
+  MESSAGE_EXEC_STARTED,  /* value: pid inside, or a negative errno */
+  MESSAGE_EXEC_EXITED,   /* value: wait status */
 };
 
 struct message {
   uint32_t kind;
   int32_t value;
+  uint32_t id; /* MESSAGE_EXEC*: which command; chosen by the monitor */
 };
+
+/* What MESSAGE_EXEC's first descriptor (a memory file) holds: this, then the strings, each with its
+ * NUL: the working folder, the arguments, the environment, the places to look for the program. With
+ * a terminal no other descriptors come; without one, stdin, stdout and stderr follow. */
+struct exec_header {
+  uint32_t argument_count, environment_count, executable_count;
+  uint32_t terminal;
+};
+#define EXEC_PAYLOAD_LIMIT (8u << 20)

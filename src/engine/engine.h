@@ -24,6 +24,7 @@ struct engine_input {
   const struct plan *plan;
   bool terminal[3];       /* which of stdin, stdout, stderr become the session's terminal */
   sigset_t original_mask; /* to be given back to the workload */
+  bool idle;              /* start no workload: wait for commands */
   char *title;            /* where the process title lies, or NULL: our command line, which may */
   size_t title_size;      /* hold what the workload should not read in /proc/1/cmdline */
 };

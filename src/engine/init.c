@@ -16,17 +16,20 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "core/cleanup.h"
 #include "core/file.h"
-#include "engine/caps.h"
 #include "engine/channel.h"
+#include "engine/command.h"
+#include "engine/confine.h"
+#include "engine/exec.h"
 #include "engine/view.h"
-#include "engine/workload.h"
 
 struct init {
   const struct init_input *input;
   struct start_report *report;
   int child_signals; /* signalfd for SIGCHLD */
   pid_t workload;    /* the process we wait for: the command, or the leader of its terminal */
+  struct exec_table execs;
 };
 
 static _Noreturn void give_up(void) {
@@ -48,31 +51,23 @@ static void await(struct init *init, enum message_kind kind) {
     give_up();
 }
 
-static void tell(struct init *init, enum message_kind kind, int value) {
-  struct message message = {.kind = kind, .value = value};
+static void tell(struct init *init, enum message_kind kind, int value, uint32_t id) {
+  struct message message = {.kind = kind, .value = value, .id = id};
   ssize_t ignored = send(init->input->channel, &message, sizeof message, MSG_NOSIGNAL);
   (void)ignored; /* a dead monitor shows as end of file in the loop */
 }
 
+/* ---- namespaces ---- */
+
 static int write_file(const char *path, const char *text) {
-  int fd = open(path, O_WRONLY | O_CLOEXEC);
-  if (fd < 0)
-    return -1;
-  ssize_t written = write(fd, text, strlen(text));
-  int saved = errno;
-  close(fd);
-  errno = saved;
-  return written < 0 ? -1 : 0;
+  _cleanup_close_ int fd = open(path, O_WRONLY | O_CLOEXEC);
+  return fd < 0 || write(fd, text, strlen(text)) < 0 ? -1 : 0;
 }
 
 static int bring_loopback_up(void) {
-  int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-  if (fd < 0)
-    return -1;
+  _cleanup_close_ int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
   struct ifreq request = {.ifr_name = "lo", .ifr_flags = IFF_UP | IFF_RUNNING};
-  int result = ioctl(fd, SIOCSIFFLAGS, &request);
-  close(fd);
-  return result;
+  return fd < 0 ? -1 : ioctl(fd, SIOCSIFFLAGS, &request);
 }
 
 /* Second wall behind seccomp: the session's user namespace can have no children. Where the outer
@@ -107,78 +102,140 @@ static int shift_time(struct init *init) {
   return 0;
 }
 
+static int prepare(struct init *init) {
+  if (setsid() < 0 || enter_namespaces(init) < 0)
+    return -1;
+  await(init, MESSAGE_IDENTITY_READY);
+  /* From here on nothing inside may read or trace us; before, the monitor needed our /proc. */
+  prctl(PR_SET_DUMPABLE, 0);
+  forbid_user_namespaces(init);
+  await(init, MESSAGE_GO);
+  if (view_build(init->input->plan, init->report) < 0)
+    return -1;
+  report_phase(init->report, PHASE_VIEW);
+  if (shift_time(init) < 0)
+    return -1;
+  /* Nothing we do from now on needs a privilege, and whatever we start inherits the lack of it. */
+  return confine_self(init->input->plan, init->report);
+}
+
+/* ---- the workload ---- */
+
 /* Opens a terminal of the session's own instance: the workload's end stays here, the other goes to
- * the monitor. */
+ * the monitor, who sets size and modes before anything can be written. */
 static int open_terminal(struct init *init, int *ret_terminal) {
   *ret_terminal = -1;
   if (!init->input->has_terminal)
     return 0;
-  int unlock = 0, master = open("/dev/ptmx", O_RDWR | O_NOCTTY | O_CLOEXEC);
-  if (master < 0 || ioctl(master, TIOCSPTLCK, &unlock) < 0)
-    return fail(init, STEP_TERMINAL);
-  int slave = ioctl(master, TIOCGPTPEER, O_RDWR | O_NOCTTY | O_CLOEXEC);
-  if (slave < 0)
-    return fail(init, STEP_TERMINAL);
-  struct message message = {.kind = MESSAGE_TERMINAL};
-  int result = fd_send(init->input->channel, master, &message, sizeof message);
+  int master, slave, result = exec_open_terminal(&master, &slave);
   if (result < 0)
     return report_failure(init->report, STEP_TERMINAL, result);
+  struct message message = {.kind = MESSAGE_TERMINAL};
+  result = fd_send(init->input->channel, &master, 1, &message, sizeof message);
   close(master);
-  /* The monitor sets size and modes before anything can be written. */
+  if (result < 0)
+    return report_failure(init->report, STEP_TERMINAL, result);
   await(init, MESSAGE_GO);
   *ret_terminal = slave;
   return 0;
 }
 
 static int start_workload(struct init *init, int terminal) {
-  struct workload_input input = {
-      .plan = init->input->plan,
-      .report = init->report,
-      .terminal_fd = terminal,
-      .original_mask = init->input->original_mask,
+  const struct plan *plan = init->input->plan;
+  struct command command = {
+      .arguments = plan->arguments.items,
+      .script_arguments = plan->script_arguments.items,
+      .environment = plan->environment.items,
+      .executables = plan->executables.items,
+      .folder = plan->working_folder,
+      .terminal = terminal,
+      .mask = init->input->original_mask,
   };
-  memcpy(input.terminal, init->input->terminal, sizeof input.terminal);
-  init->workload = workload_spawn(&input);
+  for (int fd = 0; fd < 3; fd++)
+    command.descriptors[fd] = init->input->terminal[fd] ? terminal : -1;
+  init->workload = command_spawn(&command, &init->report->spawn, &init->report->command);
   if (terminal >= 0)
     close(terminal);
   report_phase(init->report, PHASE_SPAWNED);
-  return init->workload < 0 ? -1 : 0;
+  if (init->workload < 0)
+    return report_failure(init->report, init->report->spawn.step, -init->report->spawn.errnum);
+  return 0;
 }
 
 static _Noreturn void finish(struct init *init, int status) {
   report_phase(init->report, PHASE_EXITED);
   init->report->wait_status = status;
   init->report->workload_done = true;
-  tell(init, MESSAGE_EXITED, status);
+  tell(init, MESSAGE_EXITED, status, 0);
   _exit(0); /* the kernel ends everything that is left in the pid namespace */
 }
 
 static void reap(struct init *init) {
   int status;
   for (pid_t pid; (pid = waitpid(-1, &status, WNOHANG | WUNTRACED)) > 0;) {
-    if (pid != init->workload)
-      continue; /* an orphan: reaping it was all there is to do */
-    if (WIFSTOPPED(status))
-      tell(init, MESSAGE_STOPPED, WSTOPSIG(status));
-    else
+    uint32_t id;
+    if (pid == init->workload && WIFSTOPPED(status))
+      tell(init, MESSAGE_STOPPED, WSTOPSIG(status), 0);
+    else if (pid == init->workload)
       finish(init, status);
+    else if (!WIFSTOPPED(status) && exec_table_end(&init->execs, pid, &id))
+      tell(init, MESSAGE_EXEC_EXITED, status, id);
+  }
+}
+
+/* ---- what the monitor asks for ---- */
+
+static void start_exec(struct init *init, const struct message *message,
+                       int fds[FD_PASS_LIMIT]) {
+  struct exec_input input = {
+      .channel = init->input->channel,
+      .id = message->id,
+      .report = init->report,
+      .mask = init->input->original_mask,
+      .fds = fds,
+  };
+  int result = exec_start(&init->execs, &input);
+  tell(init, MESSAGE_EXEC_STARTED, result, message->id);
+}
+
+static void obey_message(struct init *init, const struct message *message,
+                         int fds[FD_PASS_LIMIT]) {
+  pid_t command = init->report->command;
+  switch ((enum message_kind)message->kind) {
+  case MESSAGE_SIGNAL:
+    if (command > 0)
+      kill(command, message->value);
+    return;
+  case MESSAGE_SIGNAL_GROUP:
+    if (command > 0)
+      kill(-command, message->value);
+    return;
+  case MESSAGE_CONTINUE:
+    if (command > 0)
+      kill(init->workload == command ? -command : init->workload, SIGCONT);
+    return;
+  case MESSAGE_EXEC:
+    start_exec(init, message, fds);
+    return;
+  case MESSAGE_EXEC_SIGNAL:
+    exec_table_signal(&init->execs, message->id, message->value);
+    return;
+  default:
+    give_up(); /* not of this protocol */
   }
 }
 
 static void obey(struct init *init) {
   struct message message;
-  ssize_t got = recv(init->input->channel, &message, sizeof message, 0);
-  if (got < 0 && errno == EINTR)
-    return;
+  int fds[FD_PASS_LIMIT];
+  ssize_t got = fd_receive(init->input->channel, fds, &message, sizeof message);
   if (got != sizeof message)
     give_up(); /* the monitor died: the session ends here and now */
-  pid_t command = init->report->command;
-  if (message.kind == MESSAGE_SIGNAL)
-    kill(command, message.value);
-  else if (message.kind == MESSAGE_SIGNAL_GROUP)
-    kill(-command, message.value);
-  else if (message.kind == MESSAGE_CONTINUE)
-    kill(init->workload == command ? -command : init->workload, SIGCONT);
+  obey_message(init, &message, fds);
+  for (size_t i = 0; i < FD_PASS_LIMIT; i++) {
+    if (fds[i] >= 0)
+      close(fds[i]);
+  }
 }
 
 static _Noreturn void supervise(struct init *init) {
@@ -208,33 +265,24 @@ static int watch_children(struct init *init) {
   return init->child_signals < 0 ? fail(init, STEP_FORK) : 0;
 }
 
-static int prepare(struct init *init) {
-  if (setsid() < 0 || enter_namespaces(init) < 0)
-    return -1;
-  await(init, MESSAGE_IDENTITY_READY);
-  /* From here on nothing inside may read or trace us; before, the monitor needed our /proc. */
-  prctl(PR_SET_DUMPABLE, 0);
-  forbid_user_namespaces(init);
-  await(init, MESSAGE_GO);
-  if (view_build(init->input->plan, init->report) < 0)
-    return -1;
-  report_phase(init->report, PHASE_VIEW);
-  return shift_time(init);
+/* stdin, stdout and stderr belong to the workload: a pipe must see its end when it exits. But the
+ * numbers stay taken, or the next descriptor we open would be somebody's stdin. */
+static void let_go_of_stdio(void) {
+  int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+  for (int fd = 0; null >= 0 && fd < 3; fd++)
+    dup2(null, fd);
+  if (null > 2)
+    close(null);
 }
 
 _Noreturn void init_main(const struct init_input *input) {
   struct init init = {.input = input, .report = input->report};
   int terminal;
-  if (prepare(&init) < 0 || watch_children(&init) < 0 || open_terminal(&init, &terminal) < 0 ||
-      start_workload(&init, terminal) < 0)
+  if (prepare(&init) < 0 || watch_children(&init) < 0 || open_terminal(&init, &terminal) < 0)
     give_up();
-  /* Nothing we do from now on needs a capability; what could be stolen from us is none. */
-  if (caps_drop_all() < 0)
+  if (!input->idle && start_workload(&init, terminal) < 0)
     give_up();
-  tell(&init, MESSAGE_STARTED, init.workload);
-  /* stdin, stdout and stderr belong to the workload: a pipe must see its end when it exits. */
-  close(0);
-  close(1);
-  close(2);
+  tell(&init, MESSAGE_STARTED, init.report->command, 0);
+  let_go_of_stdio();
   supervise(&init);
 }

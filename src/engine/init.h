@@ -15,6 +15,7 @@ struct init_input {
   bool terminal[3];         /* which of stdin, stdout, stderr become the session's terminal */
   bool has_terminal;        /* any of them */
   sigset_t original_mask;   /* the caller's, given back to the workload */
+  bool idle;                /* no workload: the session waits for `exec` */
 };
 
 _Noreturn void init_main(const struct init_input *input);

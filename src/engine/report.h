@@ -48,6 +48,12 @@ enum step {
   STEP_COUNT
 };
 
+/* How the start of a command failed. */
+struct command_failure {
+  volatile enum step step; /* STEP_NONE: it did not */
+  volatile int errnum;
+};
+
 struct start_report {
   volatile enum step failed; /* STEP_NONE while all is well */
   volatile int errnum;
@@ -56,6 +62,8 @@ struct start_report {
   volatile bool weaker_proc;  /* a fresh /proc was refused: nested mode */
   volatile bool weaker_sysfs;
   volatile pid_t command;     /* pid inside of the workload's first process */
+  struct command_failure spawn;        /* of the command being started */
+  volatile pid_t spawned;
   volatile bool workload_done;
   volatile int wait_status;
   struct timespec phases[PHASE_COUNT];

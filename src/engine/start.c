@@ -41,6 +41,7 @@ static void child_main(const struct engine_input *input, struct start_report *re
       .report = report,
       .channel = channel,
       .original_mask = input->original_mask,
+      .idle = input->idle,
   };
   for (int fd = 0; fd < 3; fd++) {
     init.terminal[fd] = input->terminal[fd];

@@ -146,15 +146,15 @@ static void on_terminal(struct monitor *monitor, int master) {
 
 static void read_message(struct monitor *monitor) {
   struct message message = {0};
-  int fd = -1;
-  ssize_t got = fd_receive(monitor->engine.channel, &fd, &message, sizeof message);
+  int fds[FD_PASS_LIMIT];
+  ssize_t got = fd_receive(monitor->engine.channel, fds, &message, sizeof message);
   if (got != sizeof message) {
     monitor->over = true;
     return;
   }
   switch ((enum message_kind)message.kind) {
   case MESSAGE_TERMINAL:
-    on_terminal(monitor, fd);
+    on_terminal(monitor, fds[0]);
     return;
   case MESSAGE_STARTED:
     announce(monitor);

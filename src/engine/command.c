@@ -1,0 +1,173 @@
+/* Starts a command inside the session; see command.h.
+ *
+ * With a terminal there is one process in between, the leader: it owns the terminal's session, and
+ * the command is a process group of that session. Without it the command's group would be an
+ * orphan in the sense of POSIX, and the kernel would not stop an orphan on Ctrl-Z. */
+#include "engine/command.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/ioctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static int fail(struct command_failure *failure, enum step step) {
+  failure->errnum = errno;
+  failure->step = step;
+  return -1;
+}
+
+static int arrange_descriptors(const struct command *command, struct command_failure *failure) {
+  for (int fd = 0; fd < 3; fd++) {
+    if (command->descriptors[fd] >= 0 && dup2(command->descriptors[fd], fd) < 0)
+      return fail(failure, STEP_TERMINAL);
+  }
+  return syscall(SYS_close_range, 3, ~0U, 0) < 0 ? fail(failure, STEP_EXEC) : 0;
+}
+
+/* A file without #! and without a magic number is a shell script, as every shell treats it. */
+static void exec_as_script(const struct command *command, char *path) {
+  command->script_arguments[1] = path;
+  execve("/bin/sh", command->script_arguments, command->environment);
+}
+
+/* Tries each candidate; like a shell, "permission denied" is remembered over "not found". */
+static void exec_command(const struct command *command) {
+  int remembered = ENOENT;
+  for (char **path = command->executables; *path; path++) {
+    execve(*path, command->arguments, command->environment);
+    if (errno == ENOEXEC)
+      exec_as_script(command, *path);
+    if (errno != ENOENT && errno != ENOTDIR)
+      remembered = errno;
+  }
+  errno = remembered;
+}
+
+static _Noreturn void become(const struct command *command, struct command_failure *failure) {
+  if (chdir(command->folder) < 0)
+    fail(failure, STEP_WORKING_FOLDER);
+  else if (arrange_descriptors(command, failure) == 0) {
+    sigprocmask(SIG_SETMASK, &command->mask, NULL);
+    exec_command(command);
+    fail(failure, STEP_EXEC);
+  }
+  _exit(127);
+}
+
+/* Ends as the command ended, so that whoever waits for the leader sees the command's status. */
+static _Noreturn void end_like(int status) {
+  if (WIFSIGNALED(status)) {
+    sigset_t all;
+    sigfillset(&all);
+    signal(WTERMSIG(status), SIG_DFL);
+    sigprocmask(SIG_UNBLOCK, &all, NULL);
+    raise(WTERMSIG(status));
+  }
+  _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
+}
+
+/* Stands between init and the command: stops when it stops (so that init notices), and on
+ * SIGCONT gives it the terminal again and continues it. */
+static _Noreturn void lead(pid_t pid) {
+  for (;;) {
+    int status;
+    if (waitpid(pid, &status, WUNTRACED) < 0) {
+      if (errno == EINTR)
+        continue;
+      _exit(125);
+    }
+    if (!WIFSTOPPED(status))
+      end_like(status);
+    raise(SIGSTOP);
+    tcsetpgrp(0, pid);
+    kill(-pid, SIGCONT);
+  }
+}
+
+static void set_terminal_signals(sighandler_t disposition) {
+  static const int signals[] = {SIGTTOU, SIGTTIN, SIGTSTP, SIGINT, SIGQUIT, SIGHUP};
+  for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++)
+    signal(signals[i], disposition);
+}
+
+/* In the leader: new session with the terminal, then the command as its foreground group. */
+static _Noreturn void run_leader(const struct command *command, struct command_failure *failure,
+                                 volatile pid_t *ret_command) {
+  if (setsid() < 0 || ioctl(command->terminal, TIOCSCTTY, 0) < 0) {
+    fail(failure, STEP_TERMINAL);
+    _exit(127);
+  }
+  set_terminal_signals(SIG_IGN);
+  pid_t pid = fork();
+  if (pid < 0) {
+    fail(failure, STEP_FORK);
+    _exit(127);
+  }
+  if (pid == 0) {
+    setpgid(0, 0);
+    tcsetpgrp(command->terminal, getpid());
+    set_terminal_signals(SIG_DFL);
+    become(command, failure);
+  }
+  setpgid(pid, pid);
+  *ret_command = pid;
+  /* Descriptor 0 becomes the terminal, for tcsetpgrp; everything else is the command's. */
+  dup2(command->terminal, 0);
+  syscall(SYS_close_range, 1, ~0U, 0);
+  lead(pid);
+}
+
+/* Waits until every copy of the pipe's other end is closed: by the exec, or by the failure. */
+static void await_exec(int done[2]) {
+  char byte;
+  close(done[1]);
+  while (read(done[0], &byte, 1) < 0 && errno == EINTR)
+    ;
+  close(done[0]);
+}
+
+static pid_t spawn_with_leader(const struct command *command, struct command_failure *failure,
+                               volatile pid_t *ret_command) {
+  int done[2];
+  if (pipe2(done, O_CLOEXEC) < 0)
+    return fail(failure, STEP_FORK);
+  pid_t leader = fork();
+  if (leader < 0) {
+    close(done[0]);
+    close(done[1]);
+    return fail(failure, STEP_FORK);
+  }
+  if (leader == 0)
+    run_leader(command, failure, ret_command);
+  await_exec(done);
+  return leader;
+}
+
+/* vfork: nothing of init's memory has to be copied, and we go on exactly when the exec is done. */
+static pid_t spawn_directly(const struct command *command, struct command_failure *failure,
+                            volatile pid_t *ret_command) {
+  pid_t pid = vfork();
+  if (pid < 0)
+    return fail(failure, STEP_FORK);
+  if (pid == 0) {
+    setsid();
+    become(command, failure);
+  }
+  *ret_command = pid;
+  return pid;
+}
+
+pid_t command_spawn(const struct command *command, struct command_failure *failure,
+                    volatile pid_t *ret_command) {
+  failure->step = STEP_NONE;
+  pid_t pid = command->terminal >= 0 ? spawn_with_leader(command, failure, ret_command)
+                                     : spawn_directly(command, failure, ret_command);
+  if (pid > 0 && failure->step != STEP_NONE) {
+    while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+      ;
+    return -1;
+  }
+  return pid;
+}
