@@ -21,14 +21,15 @@ def pytest_configure(config):
     for name, what in MARKERS.items():
         config.addinivalue_line("markers", f"{name}: {what}")
     # No silent skips: always print why.
-    if "s" not in config.option.reportchars:
-        config.option.reportchars += "s"
+    for letter in "sxX":
+        if letter not in config.option.reportchars:
+            config.option.reportchars += letter
 
 
 def pytest_terminal_summary(terminalreporter):
     """One line that a caller can read: passed, failed and skipped per marker."""
     counts = {}
-    for outcome in ("passed", "failed", "skipped", "error"):
+    for outcome in ("passed", "failed", "skipped", "xfailed", "xpassed", "error"):
         for report in terminalreporter.stats.get(outcome, []):
             for name in MARKERS:
                 if name in report.keywords:

@@ -524,12 +524,12 @@ class LeakCheck:
                 pass
         return [f"process left: {pid} {line}" for pid, line in left.items()]
 
-    @staticmethod
-    def _files(folder, allowed):
-        found = []
+    def _files(self, folder, allowed):
+        found, owner = [], self.box.identity.name
         for path, folders, files in os.walk(os.path.join(folder, "sandbox")):
             relative = os.path.relpath(path, folder).split(os.sep)[1:]
-            for name in files + ([] if relative else folders):
+            # A folder of a session is a leftover even if empty; one of the state is not.
+            for name in files + (folders if folder.endswith("run-" + owner) and not relative else []):
                 parts = [*relative, name]
                 if not any(word in part for part in parts for word in allowed):
                     found.append(f"left in {os.path.basename(folder)}: {os.path.join(path, name)}")
