@@ -268,34 +268,33 @@ class Box:
     def attempt(self):
         return self.world.attempt
 
-    def plant(self):
-        """A home with secrets and a project that looks like one, untouched for every test."""
-        home = self.identity.home
-        if self.identity.planted and signature(home) == self.identity.planted:
-            return
-        for entry in os.scandir(home):
-            if entry.is_dir(follow_symlinks=False):
-                shutil.rmtree(entry.path)
-            else:
-                os.unlink(entry.path)
-        for name in SECRET_FILES:
-            self.identity.file(os.path.join(home, name), f"{self.canary} {name}\n", 0o600)
-        self.identity.file(self.home("readable.txt"), "ordinary\n")
-        self.identity.file(self.home(".bashrc"), "# ordinary\n")
-        self.plant_project()
-        self.identity.planted = signature(home)
-
-    def plant_project(self):
-        put = self.identity.file
+    def wanted(self):
+        """Every planted file: a home with secrets and a project that looks like one."""
+        files = {self.home(name): (f"{self.canary} {name}\n", 0o600) for name in SECRET_FILES}
+        files[self.home("readable.txt")] = ("ordinary\n", 0o644)
+        files[self.home(".bashrc")] = ("# ordinary\n", 0o644)
         for name in PROJECT_SECRETS:
-            put(self.path(name), f"{self.canary} {name}\n", 0o600)
+            files[self.path(name)] = (f"{self.canary} {name}\n", 0o600)
         for name in PROTECTED_PRESENT:
-            put(self.path(name), ORDINARY_CONTENT.get(name, "{}\n"))
-        put(self.path(".git/HEAD"), "ref: refs/heads/main\n")
+            files[self.path(name)] = (ORDINARY_CONTENT.get(name, "{}\n"), 0o644)
+        files[self.path(".git/HEAD")] = ("ref: refs/heads/main\n", 0o644)
+        files[self.path("main.c")] = ("int main(void) { return 0; }\n", 0o644)
+        files[self.path("README.md")] = ("ordinary\n", 0o644)
+        return files
+
+    def plant(self):
+        """Untouched ground: removes what is not wanted or was touched, puts back what is missing.
+        Doing it all anew for every test would take most of the time of the run."""
+        now, was = signature(self.identity.home), self.identity.planted
+        for path in sorted(now):
+            if path != self.identity.home and was.get(path) != now[path] and os.path.lexists(path):
+                remove(path)
+        for path, (content, mode) in self.wanted().items():
+            if not os.path.lexists(path):
+                self.identity.file(path, content, mode)
         self.identity.folder(self.path(".git/objects"))
         self.identity.folder(self.path(".git/refs/heads"))
-        put(self.path("main.c"), "int main(void) { return 0; }\n")
-        put(self.path("README.md"), "ordinary\n")
+        self.identity.planted = signature(self.identity.home)
 
     # ---- running things ----
 
@@ -378,18 +377,28 @@ class Box:
 
 
 def signature(folder):
-    """What changes when anything below is touched: the time of change cannot be forged."""
+    """What changes when a file below is touched: the time of change cannot be forged. For folders
+    the entries say enough."""
     found, queue = {}, [folder]
     while queue:
         path = queue.pop()
         try:
             status = os.lstat(path)
-        except OSError:  # deeper than a path can say: touched, in any case
-            return None
-        found[path] = (status.st_ino, status.st_mode, status.st_ctime_ns)
-        if stat.S_ISDIR(status.st_mode):
+        except OSError:  # deeper than a path can say: whatever is above it will be removed
+            continue
+        folder_like = stat.S_ISDIR(status.st_mode)
+        found[path] = (status.st_mode, status.st_uid,
+                       *(() if folder_like else (status.st_ino, status.st_ctime_ns)))
+        if folder_like:
             queue += [entry.path for entry in os.scandir(path)]
     return found
+
+
+def remove(path):
+    if os.path.isdir(path) and not os.path.islink(path):
+        shutil.rmtree(path)
+    else:
+        os.unlink(path)
 
 
 ORDINARY_CONTENT = {

@@ -122,18 +122,19 @@ SOCKETS = [
     ("E109.docker-desktop", "{home}/.docker/desktop/docker.sock"),
     ("E109.colima", "{home}/.colima/default/docker.sock"),
     ("E109.containers", "{home}/.local/share/containers/podman/machine/podman.sock"),
-    pytest.param("E109.anywhere", "{home}/some/where/control.sock", marks=LIMIT),
+    ("E109.anywhere", "{home}/some/where/control.sock"),
 ]
 SYSTEM_SOCKETS = [
     ("E109.docker", "/run/{token}/docker.sock"),
     ("E109.var-run", "/var/run/{token}/docker.sock"),
     ("E111.system-bus", "/run/{token}/system_bus_socket"),
-    pytest.param("E113.var-lib", "/var/lib/{token}/daemon.sock", marks=LIMIT),
+    ("E113.var-lib", "/var/lib/{token}/daemon.sock"),
 ]
 
 
-def row_id(value):
-    return value if value.startswith("E") else ""
+def named(sockets, limits):
+    return [pytest.param(row, path, id=row, marks=[LIMIT] if row in limits else [])
+            for row, path in sockets]
 
 
 def try_socket(box, row, pattern):
@@ -143,12 +144,12 @@ def try_socket(box, row, pattern):
     server = listener(box, path)
     try:
         assert box.plain([box.attempt, "unix", path]).verdict()[0] == "OPEN", f"control of {row}"
-        above = box.run([box.attempt, "unix", "/.." + path])
-        assert above.verdict()[0] == "DENIED", f"{row}: by way of /..: {above}"
         result = box.run([box.attempt, "unix", path])
         assert result.verdict() in [("DENIED", "ENOENT"), ("DENIED", "EACCES"),
                                     ("DENIED", "ECONNREFUSED"), ("DENIED", "EPERM")], \
             f"{row}: {result}"
+        above = box.run([box.attempt, "unix", "/.." + path])
+        assert above.verdict()[0] == "DENIED", f"{row}: by way of /..: {above}"
     finally:
         server.close()
         os.unlink(path)
@@ -161,12 +162,12 @@ def try_socket(box, row, pattern):
             folder = os.path.dirname(folder)
 
 
-@pytest.mark.parametrize("row,pattern", SOCKETS, ids=row_id)
+@pytest.mark.parametrize("row,pattern", named(SOCKETS, {"E109.anywhere"}))
 def test_socket_of_user(box, row, pattern):
     try_socket(box, row, pattern)
 
 
-@pytest.mark.parametrize("row,pattern", SYSTEM_SOCKETS, ids=row_id)
+@pytest.mark.parametrize("row,pattern", named(SYSTEM_SOCKETS, {"E113.var-lib"}))
 def test_socket_of_system(box, host_root, row, pattern):
     try_socket(box, row, pattern)
 

@@ -131,7 +131,8 @@ TRICKS = [
         varies("SIGSEGV", "ENOSYS")),
     # The 32-bit table as a way around the filter itself. EFAULT and the like count as reached.
     *[Row(f"E27.{name}", ["E27.call", str(call), *arguments],
-          {"ENOSYS", "EPERM", "SIGSYS", "SIGSEGV", "ECHILD"}, varies("SIGSEGV", "ENOSYS", "EPERM"))
+          {"ENOSYS", "EPERM", "EAFNOSUPPORT", "SIGSYS", "SIGSEGV", "ECHILD"},
+          varies("SIGSEGV", "ENOSYS", "EPERM", "EAFNOSUPPORT"))
       for name, call, arguments in (
           ("keyctl", 288, ("0", "-3", "0")), ("io_uring", 425, ("0", "0", "0")),
           ("unshare", 310, ("0x10000000", "0", "0")), ("bpf", 357, ("0", "0", "0")),
