@@ -13,8 +13,9 @@ MARKERS = {
     "escape": "an attempt to get out; the row of the corpus is in the test's id",
     "control": "shows that an attempt works without the sandbox",
     "works": "something that must keep working inside",
-    "leaves_processes": "the test itself leaves processes behind on purpose",
 }
+
+markers_of = {}  # of every test, by its id; a report's keywords hold names of folders, too
 
 
 def pytest_configure(config):
@@ -26,13 +27,18 @@ def pytest_configure(config):
             config.option.reportchars += letter
 
 
+def pytest_collection_modifyitems(items):
+    for item in items:
+        markers_of[item.nodeid] = {mark.name for mark in item.iter_markers()}
+
+
 def pytest_terminal_summary(terminalreporter):
     """One line that a caller can read: passed, failed and skipped per marker."""
     counts = {}
     for outcome in ("passed", "failed", "skipped", "xfailed", "xpassed", "error"):
         for report in terminalreporter.stats.get(outcome, []):
             for name in MARKERS:
-                if name in report.keywords:
+                if name in markers_of.get(report.nodeid, ()):
                     counts.setdefault(name, {}).setdefault(outcome, set()).add(report.nodeid)
     for name, outcomes in sorted(counts.items()):
         words = " ".join(f"{outcome}={len(ids)}" for outcome, ids in sorted(outcomes.items()))

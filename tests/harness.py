@@ -5,7 +5,7 @@ commands inside and outside the sandbox as one of two identities, and looks at t
 
 Environment:
   SANDBOX       the command under test (required, unless SANDBOX_PEER is set)
-  SANDBOX_PEER  "bwrap" or "none": run the same tests against another program, for comparison only
+  SANDBOX_PEER  "bwrap": run the same tests against another program, for comparison only
   ATTEMPT       the attempt program; else build*/tests/escape/attempt, else it is compiled
 """
 
@@ -150,6 +150,8 @@ class World:
 
     def __init__(self):
         self.root = os.getuid() == 0
+        if self.root:
+            leave_host_namespaces()
         # Not below /tmp, /var/tmp or /run: those are private inside.
         parent = "/home" if self.root else os.path.expanduser("~")
         self.base = tempfile.mkdtemp(prefix="sandbox-test-", dir=parent)
@@ -238,6 +240,16 @@ def world_reachable(path):
         path = os.path.dirname(path)
 
 
+def leave_host_namespaces():
+    """Mounts and names of the machine are not at stake, whatever a sandbox that fails open lets the
+    attempts do as root (one unmounts /proc). Shared among us, so that propagation shows."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.unshare(0x00020000 | 0x04000000) != 0:  # CLONE_NEWNS | CLONE_NEWUTS
+        raise SystemExit("cannot leave the host's mount namespace: not running attempts as root")
+    for propagation in ("--make-rprivate", "--make-rshared"):
+        subprocess.run(["mount", propagation, "/"], check=True)
+
+
 def become_subreaper():
     """Orphans of our children become our children, so that a leak has nowhere to hide."""
     ctypes.CDLL(None, use_errno=True).prctl(36, 1, 0, 0, 0)
@@ -300,8 +312,6 @@ class Box:
 
     def wrap(self, argv, options=(), cwd=None):
         peer = os.environ.get("SANDBOX_PEER")
-        if peer == "none":
-            return list(argv)
         if peer == "bwrap":
             return self._bwrap(argv, cwd or self.project)
         return [self.world.command, "run", "--static", *options, "--", *argv]
@@ -489,8 +499,8 @@ def mounts_below(base):
 class LeakCheck:
     """Compares the host before and after a test."""
 
-    # Kept by design, below the state folder: logs and the audit trail.
-    STATE_ALLOWED = ("audit", "log", "trust", "history", "lock")
+    # Kept by design, below the state folder: logs, the audit trail, and the pool of prepared parts.
+    STATE_ALLOWED = ("audit", "log", "trust", "history", "lock", "pool")
     RUNTIME_ALLOWED = ("lock",)
 
     def __init__(self, box):
