@@ -13,25 +13,32 @@ MARKERS = {
     "escape": "an attempt to get out; the row of the corpus is in the test's id",
     "control": "shows that an attempt works without the sandbox",
     "works": "something that must keep working inside",
-    "leaves_processes": "the test itself leaves processes behind on purpose",
 }
+
+markers_of = {}  # of every test, by its id; a report's keywords hold names of folders, too
 
 
 def pytest_configure(config):
     for name, what in MARKERS.items():
         config.addinivalue_line("markers", f"{name}: {what}")
     # No silent skips: always print why.
-    if "s" not in config.option.reportchars:
-        config.option.reportchars += "s"
+    for letter in "sxX":
+        if letter not in config.option.reportchars:
+            config.option.reportchars += letter
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        markers_of[item.nodeid] = {mark.name for mark in item.iter_markers()}
 
 
 def pytest_terminal_summary(terminalreporter):
     """One line that a caller can read: passed, failed and skipped per marker."""
     counts = {}
-    for outcome in ("passed", "failed", "skipped", "error"):
+    for outcome in ("passed", "failed", "skipped", "xfailed", "xpassed", "error"):
         for report in terminalreporter.stats.get(outcome, []):
             for name in MARKERS:
-                if name in report.keywords:
+                if name in markers_of.get(report.nodeid, ()):
                     counts.setdefault(name, {}).setdefault(outcome, set()).add(report.nodeid)
     for name, outcomes in sorted(counts.items()):
         words = " ".join(f"{outcome}={len(ids)}" for outcome, ids in sorted(outcomes.items()))

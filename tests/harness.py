@@ -5,7 +5,7 @@ commands inside and outside the sandbox as one of two identities, and looks at t
 
 Environment:
   SANDBOX       the command under test (required, unless SANDBOX_PEER is set)
-  SANDBOX_PEER  "bwrap" or "none": run the same tests against another program, for comparison only
+  SANDBOX_PEER  "bwrap": run the same tests against another program, for comparison only
   ATTEMPT       the attempt program; else build*/tests/escape/attempt, else it is compiled
 """
 
@@ -150,6 +150,8 @@ class World:
 
     def __init__(self):
         self.root = os.getuid() == 0
+        if self.root:
+            leave_host_namespaces()
         # Not below /tmp, /var/tmp or /run: those are private inside.
         parent = "/home" if self.root else os.path.expanduser("~")
         self.base = tempfile.mkdtemp(prefix="sandbox-test-", dir=parent)
@@ -238,6 +240,16 @@ def world_reachable(path):
         path = os.path.dirname(path)
 
 
+def leave_host_namespaces():
+    """Mounts and names of the machine are not at stake, whatever a sandbox that fails open lets the
+    attempts do as root (one unmounts /proc). Shared among us, so that propagation shows."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.unshare(0x00020000 | 0x04000000) != 0:  # CLONE_NEWNS | CLONE_NEWUTS
+        raise SystemExit("cannot leave the host's mount namespace: not running attempts as root")
+    for propagation in ("--make-rprivate", "--make-rshared"):
+        subprocess.run(["mount", propagation, "/"], check=True)
+
+
 def become_subreaper():
     """Orphans of our children become our children, so that a leak has nowhere to hide."""
     ctypes.CDLL(None, use_errno=True).prctl(36, 1, 0, 0, 0)
@@ -268,41 +280,38 @@ class Box:
     def attempt(self):
         return self.world.attempt
 
-    def plant(self):
-        """A home with secrets and a project that looks like one, untouched for every test."""
-        home = self.identity.home
-        if self.identity.planted and signature(home) == self.identity.planted:
-            return
-        for entry in os.scandir(home):
-            if entry.is_dir(follow_symlinks=False):
-                shutil.rmtree(entry.path)
-            else:
-                os.unlink(entry.path)
-        for name in SECRET_FILES:
-            self.identity.file(os.path.join(home, name), f"{self.canary} {name}\n", 0o600)
-        self.identity.file(self.home("readable.txt"), "ordinary\n")
-        self.identity.file(self.home(".bashrc"), "# ordinary\n")
-        self.plant_project()
-        self.identity.planted = signature(home)
-
-    def plant_project(self):
-        put = self.identity.file
+    def wanted(self):
+        """Every planted file: a home with secrets and a project that looks like one."""
+        files = {self.home(name): (f"{self.canary} {name}\n", 0o600) for name in SECRET_FILES}
+        files[self.home("readable.txt")] = ("ordinary\n", 0o644)
+        files[self.home(".bashrc")] = ("# ordinary\n", 0o644)
         for name in PROJECT_SECRETS:
-            put(self.path(name), f"{self.canary} {name}\n", 0o600)
+            files[self.path(name)] = (f"{self.canary} {name}\n", 0o600)
         for name in PROTECTED_PRESENT:
-            put(self.path(name), ORDINARY_CONTENT.get(name, "{}\n"))
-        put(self.path(".git/HEAD"), "ref: refs/heads/main\n")
+            files[self.path(name)] = (ORDINARY_CONTENT.get(name, "{}\n"), 0o644)
+        files[self.path(".git/HEAD")] = ("ref: refs/heads/main\n", 0o644)
+        files[self.path("main.c")] = ("int main(void) { return 0; }\n", 0o644)
+        files[self.path("README.md")] = ("ordinary\n", 0o644)
+        return files
+
+    def plant(self):
+        """Untouched ground: removes what is not wanted or was touched, puts back what is missing.
+        Doing it all anew for every test would take most of the time of the run."""
+        now, was = signature(self.identity.home), self.identity.planted
+        for path in sorted(now):
+            if path != self.identity.home and was.get(path) != now[path] and os.path.lexists(path):
+                remove(path)
+        for path, (content, mode) in self.wanted().items():
+            if not os.path.lexists(path):
+                self.identity.file(path, content, mode)
         self.identity.folder(self.path(".git/objects"))
         self.identity.folder(self.path(".git/refs/heads"))
-        put(self.path("main.c"), "int main(void) { return 0; }\n")
-        put(self.path("README.md"), "ordinary\n")
+        self.identity.planted = signature(self.identity.home)
 
     # ---- running things ----
 
     def wrap(self, argv, options=(), cwd=None):
         peer = os.environ.get("SANDBOX_PEER")
-        if peer == "none":
-            return list(argv)
         if peer == "bwrap":
             return self._bwrap(argv, cwd or self.project)
         return [self.world.command, "run", "--static", *options, "--", *argv]
@@ -378,18 +387,28 @@ class Box:
 
 
 def signature(folder):
-    """What changes when anything below is touched: the time of change cannot be forged."""
+    """What changes when a file below is touched: the time of change cannot be forged. For folders
+    the entries say enough."""
     found, queue = {}, [folder]
     while queue:
         path = queue.pop()
         try:
             status = os.lstat(path)
-        except OSError:  # deeper than a path can say: touched, in any case
-            return None
-        found[path] = (status.st_ino, status.st_mode, status.st_ctime_ns)
-        if stat.S_ISDIR(status.st_mode):
+        except OSError:  # deeper than a path can say: whatever is above it will be removed
+            continue
+        folder_like = stat.S_ISDIR(status.st_mode)
+        found[path] = (status.st_mode, status.st_uid,
+                       *(() if folder_like else (status.st_ino, status.st_ctime_ns)))
+        if folder_like:
             queue += [entry.path for entry in os.scandir(path)]
     return found
+
+
+def remove(path):
+    if os.path.isdir(path) and not os.path.islink(path):
+        shutil.rmtree(path)
+    else:
+        os.unlink(path)
 
 
 ORDINARY_CONTENT = {
@@ -480,8 +499,8 @@ def mounts_below(base):
 class LeakCheck:
     """Compares the host before and after a test."""
 
-    # Kept by design, below the state folder: logs and the audit trail.
-    STATE_ALLOWED = ("audit", "log", "trust", "history", "lock")
+    # Kept by design, below the state folder: logs, the audit trail, and the pool of prepared parts.
+    STATE_ALLOWED = ("audit", "log", "trust", "history", "lock", "pool")
     RUNTIME_ALLOWED = ("lock",)
 
     def __init__(self, box):
@@ -524,12 +543,12 @@ class LeakCheck:
                 pass
         return [f"process left: {pid} {line}" for pid, line in left.items()]
 
-    @staticmethod
-    def _files(folder, allowed):
-        found = []
+    def _files(self, folder, allowed):
+        found, owner = [], self.box.identity.name
         for path, folders, files in os.walk(os.path.join(folder, "sandbox")):
             relative = os.path.relpath(path, folder).split(os.sep)[1:]
-            for name in files + ([] if relative else folders):
+            # A folder of a session is a leftover even if empty; one of the state is not.
+            for name in files + (folders if folder.endswith("run-" + owner) and not relative else []):
                 parts = [*relative, name]
                 if not any(word in part for part in parts for word in allowed):
                     found.append(f"left in {os.path.basename(folder)}: {os.path.join(path, name)}")

@@ -99,6 +99,10 @@ def listener(box, path):
     return server
 
 
+# Known limit: a read-only mount does not stop connect(2), and no rule of the kernel does for a
+# socket at an unknown place. Passes by itself once one does.
+LIMIT = pytest.mark.xfail(reason="a socket at an unknown place of the visible tree", strict=False)
+
 SOCKETS = [
     ("E109.podman", "{runtime}/podman/podman.sock"),
     ("E110.ssh-agent", "/tmp/ssh-{token}/agent.1"),
@@ -128,6 +132,11 @@ SYSTEM_SOCKETS = [
 ]
 
 
+def named(sockets, limits):
+    return [pytest.param(row, path, id=row, marks=[LIMIT] if row in limits else [])
+            for row, path in sockets]
+
+
 def try_socket(box, row, pattern):
     token = "sandboxtest" + box.canary[-8:]
     path = pattern.format(home=box.identity.home, runtime=box.identity.runtime, token=token)
@@ -139,6 +148,8 @@ def try_socket(box, row, pattern):
         assert result.verdict() in [("DENIED", "ENOENT"), ("DENIED", "EACCES"),
                                     ("DENIED", "ECONNREFUSED"), ("DENIED", "EPERM")], \
             f"{row}: {result}"
+        above = box.run([box.attempt, "unix", "/.." + path])
+        assert above.verdict()[0] == "DENIED", f"{row}: by way of /..: {above}"
     finally:
         server.close()
         os.unlink(path)
@@ -151,12 +162,12 @@ def try_socket(box, row, pattern):
             folder = os.path.dirname(folder)
 
 
-@pytest.mark.parametrize("row,pattern", SOCKETS, ids=[row for row, _ in SOCKETS])
+@pytest.mark.parametrize("row,pattern", named(SOCKETS, {"E109.anywhere"}))
 def test_socket_of_user(box, row, pattern):
     try_socket(box, row, pattern)
 
 
-@pytest.mark.parametrize("row,pattern", SYSTEM_SOCKETS, ids=[row for row, _ in SYSTEM_SOCKETS])
+@pytest.mark.parametrize("row,pattern", named(SYSTEM_SOCKETS, {"E113.var-lib"}))
 def test_socket_of_system(box, host_root, row, pattern):
     try_socket(box, row, pattern)
 

@@ -103,6 +103,10 @@ TRICKS = [
     Row("E18.home", ["E18", "{home}", ".ssh/id_ed25519"]),
     Row("E18.dotdot", ["E18", "{project}", "../.ssh/id_ed25519"]),
     Row("E18.root", ["E18", "/", "../../..{secret}"]),
+    Row("E18.slash", ["read", "/..{secret}"]),
+    Row("E18.slash-proc", ["read", "/../proc/self/root/..{secret}"]),
+    # control: the host refuses (ENOENT): nothing is mounted on top of its root.
+    Row("E18.above", ["E18.above"], {"ENOENT"}, refuses("ENOENT")),
     Row("E18.long", ["E18.long", "{secret}"]),
     Row("E18.depth", ["E18.depth", "{project}", "{secret}"]),
     Row("E19.casefold", ["E19", "{project}"], {"ENOENT"}),
@@ -125,8 +129,16 @@ TRICKS = [
     Row("E26.register", ["E26.register"], {"ENOSYS", "EPERM"}, varies("EPERM")),
     Row("E27", ["E27", "{secret}"], HIDDEN | {"ENOSYS", "EPERM", "SIGSYS", "SIGSEGV"},
         varies("SIGSEGV", "ENOSYS")),
-    Row("E27.harmless", ["E27", "{home}/readable.txt"], {"ENOSYS", "EPERM", "SIGSYS", "SIGSEGV"},
-        varies("SIGSEGV", "ENOSYS")),
+    # The 32-bit table as a way around the filter itself. EFAULT and the like count as reached.
+    *[Row(f"E27.{name}", ["E27.call", str(call), *arguments],
+          {"ENOSYS", "EPERM", "EAFNOSUPPORT", "SIGSYS", "SIGSEGV", "ECHILD"},
+          varies("SIGSEGV", "ENOSYS", "EPERM", "EAFNOSUPPORT"))
+      for name, call, arguments in (
+          ("keyctl", 288, ("0", "-3", "0")), ("io_uring", 425, ("0", "0", "0")),
+          ("unshare", 310, ("0x10000000", "0", "0")), ("bpf", 357, ("0", "0", "0")),
+          ("perf", 336, ("0", "0", "0")), ("userfaultfd", 374, ("1", "0", "0")),
+          ("clone3", 435, ("0", "0", "0")), ("name_to_handle", 341, ("0", "0", "0")),
+          ("vsock", 359, ("40", "1", "0")), ("add_key", 286, ("0", "0", "0")))],
     # control: the host refuses (ENOSYS) where the kernel has no x32 table.
     Row("E28", ["E28", "{secret}"], HIDDEN | {"ENOSYS", "EPERM", "SIGSYS"}, varies("ENOSYS")),
     Row("E29.open", ["E29.open", "{secret}"]),

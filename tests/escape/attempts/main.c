@@ -39,7 +39,7 @@ int answer(long result) {
 int reached(long result) {
   if (result >= 0)
     return OPENED;
-  if (errno == EPERM || errno == ENOSYS || errno == EACCES)
+  if (errno == EPERM || errno == ENOSYS || errno == EACCES || errno == EAFNOSUPPORT)
     return errno;
   detail("reached: %s", strerrorname_np(errno));
   return OPENED;

@@ -148,7 +148,25 @@ static int signal_by_pidfd(char **arguments) {
 }
 
 static int send_signal(char **arguments) {
+  if (number(arguments[0]) <= 0)
+    return EINVAL;
   return answer(kill((pid_t)number(arguments[0]), (int)number(arguments[1])));
+}
+
+/* Everything that we may signal. Not tried in the pid namespace that the argument names (the
+ * host's): being there is the escape, and the machine is needed for the report. */
+static int kill_everything(char **arguments) {
+  char target[64];
+  ssize_t length = readlink("/proc/self/ns/pid", target, sizeof(target) - 1);
+
+  if (length < 0)
+    return errno;
+  target[length] = '\0';
+  if (strcmp(target, arguments[0]) == 0) {
+    detail("in the host's pid namespace: not tried");
+    return OPENED;
+  }
+  return answer(kill(-1, SIGKILL));
 }
 
 static int read_link(char **arguments) {
@@ -281,6 +299,7 @@ const struct attempt process_attempts[] = {
     {"E76.pidfd", 2, "PID FD: pidfd_getfd", steal_descriptor},
     {"E77.link", 1, "PATH: readlink", read_link},
     {"E78", 0, "PTRACE_TRACEME of a child", trace_child},
+    {"E79", 1, "LINK: kill everything, unless in this pid namespace", kill_everything},
     {"kill", 2, "PID SIGNAL", send_signal},
     {"kill.pidfd", 2, "PID SIGNAL: pidfd_send_signal", signal_by_pidfd},
     {"prlimit", 1, "PID: set its limits to what they are", set_limit},

@@ -371,6 +371,19 @@ static int read_by_int80(char **arguments) {
   return read_some((int)result);
 }
 
+/* Any call of the 32-bit table, with three plain numbers. */
+static int call_by_int80(char **arguments) {
+  long result;
+
+  __asm__ volatile("int $0x80"
+                   : "=a"(result)
+                   : "a"(number(arguments[0])), "b"(number(arguments[1])),
+                     "c"(number(arguments[2])), "d"(number(arguments[3]))
+                   : "memory");
+  errno = result < 0 ? (int)-result : 0;
+  return reached(result < 0 ? -1 : 0);
+}
+
 static int read_by_x32(char **arguments) {
   return read_some((int)syscall(0x40000000 | SYS_openat, AT_FDCWD, arguments[0], O_RDONLY));
 }
@@ -380,11 +393,33 @@ static int read_by_int80(char **arguments) {
   unsupported("not an x86-64 machine");
 }
 
+static int call_by_int80(char **arguments) {
+  (void)arguments;
+  unsupported("not an x86-64 machine");
+}
+
 static int read_by_x32(char **arguments) {
   (void)arguments;
   unsupported("not an x86-64 machine");
 }
 #endif
+
+static int call_by_int80_in_child(char **arguments) {
+  return in_child(call_by_int80, arguments);
+}
+
+/* ".." of the root is the root, unless something is still mounted on top of it. */
+static int above_root(char **arguments) {
+  struct statx root, above;
+
+  (void)arguments;
+  if (statx(AT_FDCWD, "/", 0, STATX_MNT_ID | STATX_INO, &root) < 0 ||
+      statx(AT_FDCWD, "/..", 0, STATX_MNT_ID | STATX_INO, &above) < 0)
+    return errno;
+  detail("mount %llu above mount %llu", (unsigned long long)above.stx_mnt_id,
+         (unsigned long long)root.stx_mnt_id);
+  return root.stx_mnt_id == above.stx_mnt_id && root.stx_ino == above.stx_ino ? ENOENT : OPENED;
+}
 
 /* ---- descriptors ---- */
 
@@ -465,6 +500,8 @@ const struct attempt secret_attempts[] = {
     {"E24.pidfs", 1, "PID: handle of a process", process_handle},
     {"E25", 2, "MOUNT PATH: open_by_handle_at in a user namespace", open_by_handle_in_child},
     {"E27", 1, "PATH: open by int 0x80", read_by_int80},
+    {"E27.call", 4, "NUMBER A B C: any call by int 0x80", call_by_int80_in_child},
+    {"E18.above", 0, "something else is behind /..", above_root},
     {"E28", 1, "PATH: openat by the x32 table", read_by_x32},
     {"E29.open", 1, "PATH: open", read_by_open},
     {"E29.openat2", 1, "PATH: openat2", read_by_openat2},
