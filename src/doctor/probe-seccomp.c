@@ -54,7 +54,7 @@ static int be_watched(int socket, const struct notify_spec *spec) {
       install(SECCOMP_RET_USER_NOTIF, SECCOMP_FILTER_FLAG_NEW_LISTENER | spec->filter_flags);
   if (listener < 0)
     return -listener;
-  if (fd_send(socket, listener, "l", 1) < 0)
+  if (fd_send(socket, &listener, 1, "l", 1) < 0)
     return EIO;
   close(steal_fd(&listener)); /* else the call would wait for ever if the watcher died */
   long answer = syscall(TRAPPED_CALL, 0);
@@ -75,11 +75,11 @@ static int answer_call(int listener, const struct notify_spec *spec, __u64 id) {
 /* The side that watches: one notification, one answer. The kernel's structures may be larger than
  * the ones we were compiled with. */
 static int watch(int socket, const struct notify_spec *spec) {
-  int received = -1;
+  int received[FD_PASS_LIMIT];
   char payload;
-  if (fd_receive(socket, &received, &payload, 1) != 1)
+  if (fd_receive(socket, received, &payload, 1) != 1)
     return 0; /* the other side knows what went wrong */
-  _cleanup_close_ int listener = received;
+  _cleanup_close_ int listener = received[0];
   if (spec->sync_wake_up && ioctl(listener, SECCOMP_IOCTL_NOTIF_SET_FLAGS, SYNC_WAKE_UP) < 0)
     return errno;
   union {

@@ -1,14 +1,16 @@
 /* The workload's file system view; see view.h.
  *
  * The session's own objects (/tmp, /run, /dev, masks) live in one private tmpfs, so that one size
- * limit holds for all of them. It and the new root are attached over the old root only because the
- * kernel clones attached mounts alone; pivot_root then takes the old root, with whatever is still
- * attached to it, out of the namespace. */
+ * limit holds for all of them. It is attached somewhere in the old tree, and the new root inside
+ * it, only because the kernel clones attached mounts alone; pivot_root then takes the old root,
+ * with whatever is attached to it, out of the namespace. Never attach anything to "/" itself: what
+ * is stacked there stays when the old root goes, and "/.." leads to it. */
 #include "engine/view.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/openat2.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mount.h>
@@ -177,8 +179,12 @@ static int apply_root(struct view *view, const struct operation *operation) {
     return tree;
   int result = set_attributes(
       tree, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, 0, AT_RECURSIVE);
-  if (result == 0)
-    result = attach(tree, view->host);
+  if (result < 0)
+    return result;
+  _cleanup_close_ int target = openat(view->private, "root", O_PATH | O_DIRECTORY | O_CLOEXEC);
+  if (target < 0)
+    return -errno;
+  result = attach(tree, target);
   if (result == 0)
     view->root = steal_fd(&tree);
   return result;
@@ -307,6 +313,17 @@ static int apply_operations(struct view *view) {
   return 0;
 }
 
+/* Over a folder of the old tree from which nothing is taken any more. */
+static int attach_somewhere(struct view *view, int mount) {
+  static const char *const places[] = {"/sys", "/mnt"};
+  int result = -ENOENT;
+  for (size_t i = 0; result < 0 && i < ARRAY_SIZE(places); i++) {
+    _cleanup_close_ int target = open_inside(view->host, places[i], 0);
+    result = target < 0 ? target : attach(mount, target);
+  }
+  return result;
+}
+
 static int create_private(struct view *view) {
   char size[32], inodes[32];
   snprintf(size, sizeof size, "%llu", view->plan->private_size_bytes);
@@ -321,14 +338,24 @@ static int create_private(struct view *view) {
   if (mount < 0)
     return report_failure(view->report, STEP_PRIVATE, mount);
   view->private = mount;
-  int result = attach(mount, view->host);
+  int result = attach_somewhere(view, mount);
+  if (result == 0 && mkdirat(mount, "root", 0755) < 0)
+    result = -errno;
   return result < 0 ? report_failure(view->report, STEP_PRIVATE, result) : 0;
+}
+
+static uint64_t mount_id(const char *path) {
+  struct statx status;
+  return statx(AT_FDCWD, path, 0, STATX_MNT_ID, &status) < 0 ? 0 : status.stx_mnt_id;
 }
 
 static int enter(struct view *view) {
   if (fchdir(view->root) < 0 || syscall(SYS_pivot_root, ".", ".") < 0 ||
       umount2(".", MNT_DETACH) < 0 || chdir("/") < 0)
     return report_failure(view->report, STEP_PIVOT, -errno);
+  /* The one mistake that would undo everything: something of the old tree above our root. */
+  if (mount_id("/") != mount_id("/.."))
+    return report_failure(view->report, STEP_PIVOT, -EXDEV);
   return 0;
 }
 

@@ -72,6 +72,8 @@ static const struct {
     {"/proc/interrupts", OPERATION_MASK, false, "a timing side channel"},
     {"/sys/firmware", OPERATION_MASK, false, "firmware tables"},
     {"/sys/devices/virtual/dmi", OPERATION_MASK, false, "serial numbers"},
+    {"/sys/block", OPERATION_MASK, false, "disks of the machine"},
+    {"/sys/class/block", OPERATION_MASK, false, "disks of the machine"},
     {"/sys/devices/virtual/powercap", OPERATION_MASK, false, "a power side channel"},
 };
 

@@ -3,9 +3,11 @@
  * elsewhere (worktrees, submodules), a bare repository, a symbolic link. What a `.git` file says is
  * the repository's own claim; it is believed only where the other side, written by the human's git,
  * points back. */
+#include <dirent.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -36,6 +38,27 @@ static char *read_line_of(const char *folder, const char *name) {
     return NULL;
   data[strcspn(data, "\r\n")] = '\0';
   return data;
+}
+
+/* The value of a key in a git folder's config, wherever it stands: enough to find what else needs
+ * protection; git alone knows what the file means. New string or NULL. */
+static char *config_value(const char *git, const char *key) {
+  _cleanup_free_ char *path = path_join(git, "config"), *data = NULL;
+  if (file_read_at(AT_FDCWD, path, GITFILE_LIMIT, &data, NULL) < 0)
+    return NULL;
+  size_t length = strlen(key);
+  char *rest = NULL;
+  for (char *line = strtok_r(data, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
+    line += strspn(line, " \t");
+    if (strncasecmp(line, key, length) != 0)
+      continue;
+    line += length + strspn(line + length, " \t");
+    if (*line != '=')
+      continue;
+    line += 1 + strspn(line + 1, " \t\"");
+    return xstrndup(line, strcspn(line, "\"\r"));
+  }
+  return NULL;
 }
 
 /* ---- what is protected in one git folder ---- */
@@ -83,14 +106,20 @@ static bool find_worktrees(void *context, const struct walk_entry *entry) {
 }
 
 static int protect_worktrees(struct compiler *compiler, const char *git, struct sb_error *error) {
-  static const char *const names[] = {"commondir", "gitdir", "config.worktree"};
+  static const struct {
+    const char *name;
+    bool reserve;
+    const char *content;
+  } names[] = {{"commondir", false, NULL}, {"gitdir", false, NULL}, {"config.worktree", true, ""}};
   _cleanup_free_ char *folder = path_join(git, "worktrees");
   struct names_found found = {.folder = folder};
   walk_folder(folder, 1, find_worktrees, &found);
   int result = 0;
-  for (size_t i = 0; result == 0 && i < found.paths.count * ARRAY_SIZE(names); i++)
-    result = protect_name(compiler, found.paths.items[i / ARRAY_SIZE(names)],
-                          names[i % ARRAY_SIZE(names)], false, NULL, error);
+  for (size_t i = 0; result == 0 && i < found.paths.count * ARRAY_SIZE(names); i++) {
+    size_t name = i % ARRAY_SIZE(names);
+    result = protect_name(compiler, found.paths.items[i / ARRAY_SIZE(names)], names[name].name,
+                          names[name].reserve, names[name].content, error);
+  }
   strv_clear(&found.paths);
   return result;
 }
@@ -99,14 +128,9 @@ static int protect_worktrees(struct compiler *compiler, const char *git, struct 
 
 static bool find_modules(void *context, const struct walk_entry *entry) {
   struct names_found *found = context;
-  if (strcmp(entry->name, "HEAD") == 0) {
-    _cleanup_free_ char *head = path_join(found->folder, entry->path);
-    char *folder = path_parent(head);
-    if (is_git_folder(folder)) {
-      strv_take(&found->paths, folder);
-    } else {
-      free(folder);
-    }
+  if (strcmp(entry->name, "config") == 0 && entry->type != DT_DIR) {
+    _cleanup_free_ char *config = path_join(found->folder, entry->path);
+    strv_take(&found->paths, path_parent(config));
   }
   return strcmp(entry->name, "objects") != 0 && strcmp(entry->name, "refs") != 0 &&
          strcmp(entry->name, "logs") != 0;
@@ -114,19 +138,8 @@ static bool find_modules(void *context, const struct walk_entry *entry) {
 
 /* The work tree a submodule's config names, so that its `.git` file cannot be replaced. */
 static char *submodule_work_tree(const char *git) {
-  _cleanup_free_ char *path = path_join(git, "config"), *data = NULL;
-  if (file_read_at(AT_FDCWD, path, GITFILE_LIMIT, &data, NULL) < 0)
-    return NULL;
-  char *rest = NULL;
-  for (char *line = strtok_r(data, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
-    line += strspn(line, " \t");
-    if (strncmp(line, "worktree", 8) != 0)
-      continue;
-    line += 8 + strspn(line + 8, " \t");
-    if (*line == '=')
-      return path_join(git, line + 1 + strspn(line + 1, " \t\""));
-  }
-  return NULL;
+  _cleanup_free_ char *value = config_value(git, "worktree");
+  return value ? path_join(git, value) : NULL;
 }
 
 static int protect_modules(struct compiler *compiler, const char *git, struct sb_error *error) {
@@ -200,6 +213,15 @@ static int protect_gitfile(struct compiler *compiler, const char *place, struct 
 
 /* ---- one writable place ---- */
 
+/* core.hooksPath: hooks that live in the work tree. */
+static int protect_hooks_path(struct compiler *compiler, const char *place, const char *git,
+                              struct sb_error *error) {
+  _cleanup_free_ char *value = config_value(git, "hooksPath");
+  if (!value || value[0] == '~' || value[0] == '\0')
+    return 0; /* in the home folder, which is not writable */
+  return protect_name(compiler, place, value, true, NULL, error);
+}
+
 static int protect_repository(struct compiler *compiler, const char *place,
                               struct sb_error *error) {
   _cleanup_free_ char *git = path_join(place, ".git");
@@ -216,7 +238,8 @@ static int protect_repository(struct compiler *compiler, const char *place,
   }
   if (!is_git_folder(git))
     return 0; /* empty or foreign: the protected names of the policy reserve it */
-  if (protect_git_folder(compiler, git, error) < 0)
+  if (protect_git_folder(compiler, git, error) < 0 ||
+      protect_hooks_path(compiler, place, git, error) < 0)
     return -1;
   return protect_modules(compiler, git, error);
 }

@@ -104,13 +104,27 @@ static bool is_bulk(const char *name) {
   return false;
 }
 
+/* A hidden name that is a symbolic link hides the file behind it. Only a file: a repository could
+ * otherwise have a link to "/" hide the whole machine. */
+static char *hidden_object(char *path, unsigned char type) {
+  if (type != DT_LNK)
+    return path;
+  struct stat status;
+  char *target = stat(path, &status) == 0 && S_ISREG(status.st_mode) ? compile_resolve(path) : NULL;
+  free(path);
+  return target;
+}
+
 /* What the merged policy says of a match decides, not the glob that found it. */
-static bool note_match(struct group *group, const struct rule *rule, const char *relative) {
+static bool note_match(struct group *group, const struct rule *rule,
+                       const struct walk_entry *entry) {
   struct compiler *compiler = group->compiler;
-  char *path = path_join(group->folder, relative);
+  char *path = path_join(group->folder, entry->path);
   struct decision decision = policy_decide(compiler->policy, path, ACCESS_READ);
   if (decision.verdict == VERDICT_HIDE) {
-    found_add(&compiler->hidden, path, decision.rule, NULL);
+    path = hidden_object(path, entry->type);
+    if (path)
+      found_add(&compiler->hidden, path, decision.rule, NULL);
     return true;
   }
   if (rule->kind == RULE_HIDE)
@@ -143,7 +157,7 @@ static bool visit(void *context, const struct walk_entry *entry) {
   if (strcmp(entry->name, ".git") == 0)
     note_repository(group, entry->path);
   int match = glob_set_match(group->set, entry->path, entry->name);
-  if (match >= 0 && note_match(group, group->rules[match], entry->path))
+  if (match >= 0 && note_match(group, group->rules[match], entry))
     return false; /* masked as a whole */
   if (match < 0 && group->secrets && entry->type != DT_DIR &&
       inode_set_contains(group->secrets, entry->inode))

@@ -11,7 +11,22 @@
 #include "core/path.h"
 #include "plan/compile.h"
 
+/* The caller's runtime folder holds the sockets of the desktop, of agents and of containers. It
+ * nearly always lies below /run, which is private; where it does not, it is hidden. */
+static void hide_runtime_folder(struct compiler *compiler) {
+  const char *named = getenv("XDG_RUNTIME_DIR"), *source, *place;
+  char *path = named && named[0] == '/' ? compile_resolve(named) : NULL;
+  if (!path)
+    return;
+  if (compile_private_place(path, &source, &place) || strcmp(path, "/") == 0 ||
+      path_is_under(compiler->host->cwd, path))
+    free(path);
+  else
+    found_add(&compiler->hidden, path, NULL, "sockets of your own session");
+}
+
 void compile_hidden(struct compiler *compiler) {
+  hide_runtime_folder(compiler);
   for (size_t i = 0; i < compiler->policy->rule_count; i++) {
     const struct rule *rule = &compiler->policy->rules[i];
     if (rule->kind != RULE_HIDE || rule->is_glob)
