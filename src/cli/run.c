@@ -236,9 +236,10 @@ static void print_timing(const struct timespec phases[PHASE_COUNT]) {
   }
 }
 
-static void show_notice(void *context, const char *text) {
+static void show_notice(void *context, const struct session_notice *notice) {
   (void)context;
-  cli_warn("%s", text);
+  if (notice->event == SESSION_WARNING)
+    cli_warn("%s", notice->text);
 }
 
 static void show_warnings(const struct run *run) {
@@ -280,12 +281,20 @@ static size_t title_size(const char *title) {
 
 static int run_session(struct run *run, struct session_result *ret_result,
                        struct sb_error *error) {
+  struct limit_set limits;
+  struct log log = LOG_NONE;
+  if (limit_set_resolve(&run->policy->limits, &limits, error) < 0)
+    return -1;
   struct session_request request = {
       .host = &run->host,
       .plan = &run->plan,
       .session_id = run->id,
       .report = run->report,
-      .notice = show_notice,
+      .mode = "static",
+      .limits = &limits,
+      .log = &log,
+      .ready_fd = -1,
+      .listener = show_notice,
       .title = program_invocation_name,
       .title_size = title_size(program_invocation_name),
   };

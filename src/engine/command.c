@@ -45,10 +45,18 @@ static void exec_command(const struct command *command) {
   errno = remembered;
 }
 
+static int set_rlimits(const struct command *command, struct command_failure *failure) {
+  int result = command->rlimits ? limit_rlimits_apply(command->rlimits) : 0;
+  if (result == 0)
+    return 0;
+  errno = -result;
+  return fail(failure, STEP_RLIMIT);
+}
+
 static _Noreturn void become(const struct command *command, struct command_failure *failure) {
   if (chdir(command->folder) < 0)
     fail(failure, STEP_WORKING_FOLDER);
-  else if (arrange_descriptors(command, failure) == 0) {
+  else if (arrange_descriptors(command, failure) == 0 && set_rlimits(command, failure) == 0) {
     sigprocmask(SIG_SETMASK, &command->mask, NULL);
     exec_command(command);
     fail(failure, STEP_EXEC);

@@ -7,6 +7,7 @@
 #include <sys/types.h>
 
 #include "engine/report.h"
+#include "limits/limits.h"
 
 struct command {
   char **arguments;        /* NULL-terminated */
@@ -16,6 +17,7 @@ struct command {
   const char *folder;
   int descriptors[3]; /* stdin, stdout and stderr: as they are (-1), or replaced by these */
   int terminal;       /* the controlling terminal, or -1 */
+  const struct limit_rlimits *rlimits; /* set right before the exec; may be NULL */
   sigset_t mask;
 };
 

@@ -5,11 +5,13 @@
 
 #include <signal.h>
 #include <stdbool.h>
+#include <sys/resource.h>
 #include <sys/types.h>
 
 #include "core/error.h"
 #include "engine/channel.h"
 #include "engine/report.h"
+#include "limits/limits.h"
 #include "plan/plan.h"
 
 struct engine {
@@ -23,6 +25,8 @@ struct engine {
 struct engine_input {
   const struct plan *plan;
   bool terminal[3];       /* which of stdin, stdout, stderr become the session's terminal */
+  int descriptors[3];     /* what takes the place of the others, or -1: they stay */
+  const struct limit_group *limits;
   sigset_t original_mask; /* to be given back to the workload */
   bool idle;              /* start no workload: wait for commands */
   char *title;            /* where the process title lies, or NULL: our command line, which may */
@@ -41,5 +45,6 @@ int engine_send(struct engine *engine, enum message_kind kind, int value);
 /* Describes why the session did not start. Returns -1 and the exit code that fits in *ret_exit. */
 int engine_explain(const struct engine *engine, int *ret_exit, struct sb_error *error);
 
-/* Ends the session at once, whatever it is doing, and waits until nothing of it is left. */
-void engine_destroy(struct engine *engine);
+/* Ends the session at once, whatever it is doing, and waits until nothing of it is left. What all
+ * its processes used is in *ret_usage. */
+void engine_destroy(struct engine *engine, struct rusage *ret_usage);

@@ -120,6 +120,7 @@ static int arrange(const struct exec_input *input, const struct description *des
       .folder = description->folder,
       .terminal = -1,
       .mask = input->mask,
+      .rlimits = input->rlimits,
   };
   for (int fd = 0; fd < 3; fd++)
     command->descriptors[fd] = input->fds[fd + 1];

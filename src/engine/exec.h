@@ -8,6 +8,7 @@
 #include <sys/types.h>
 
 #include "engine/report.h"
+#include "limits/limits.h"
 
 #define EXEC_LIMIT 512 /* commands that run at the same time */
 
@@ -25,6 +26,7 @@ struct exec_input {
   uint32_t id;
   struct start_report *report;
   sigset_t mask;
+  const struct limit_rlimits *rlimits;
   const int *fds; /* description, stdin, stdout, stderr; -1 where none came */
 };
 

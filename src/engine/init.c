@@ -103,6 +103,9 @@ static int shift_time(struct init *init) {
 }
 
 static int prepare(struct init *init) {
+  int result = limit_group_enter(init->input->limits);
+  if (result < 0)
+    return report_failure(init->report, STEP_LIMITS, result);
   if (setsid() < 0 || enter_namespaces(init) < 0)
     return -1;
   await(init, MESSAGE_IDENTITY_READY);
@@ -150,9 +153,11 @@ static int start_workload(struct init *init, int terminal) {
       .folder = plan->working_folder,
       .terminal = terminal,
       .mask = init->input->original_mask,
+      .rlimits = &init->input->limits->rlimits,
   };
   for (int fd = 0; fd < 3; fd++)
-    command.descriptors[fd] = init->input->terminal[fd] ? terminal : -1;
+    command.descriptors[fd] =
+        init->input->terminal[fd] ? terminal : init->input->descriptors[fd];
   init->workload = command_spawn(&command, &init->report->spawn, &init->report->command);
   if (terminal >= 0)
     close(terminal);
@@ -192,6 +197,7 @@ static void start_exec(struct init *init, const struct message *message,
       .id = message->id,
       .report = init->report,
       .mask = init->input->original_mask,
+      .rlimits = &init->input->limits->rlimits,
       .fds = fds,
   };
   int result = exec_start(&init->execs, &input);
@@ -267,8 +273,12 @@ static int watch_children(struct init *init) {
 
 /* stdin, stdout and stderr belong to the workload: a pipe must see its end when it exits. But the
  * numbers stay taken, or the next descriptor we open would be somebody's stdin. */
-static void let_go_of_stdio(void) {
+static void let_go_of_stdio(const struct init_input *input) {
   int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+  for (int fd = 0; fd < 3; fd++) {
+    if (input->descriptors[fd] > 2)
+      close(input->descriptors[fd]);
+  }
   for (int fd = 0; null >= 0 && fd < 3; fd++)
     dup2(null, fd);
   if (null > 2)
@@ -283,6 +293,6 @@ _Noreturn void init_main(const struct init_input *input) {
   if (!input->idle && start_workload(&init, terminal) < 0)
     give_up();
   tell(&init, MESSAGE_STARTED, init.report->command, 0);
-  let_go_of_stdio();
+  let_go_of_stdio(input);
   supervise(&init);
 }

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 
 #include "engine/report.h"
+#include "limits/limits.h"
 #include "plan/plan.h"
 
 struct init_input {
@@ -13,6 +14,8 @@ struct init_input {
   struct start_report *report;
   int channel;              /* our end of the line to the monitor */
   bool terminal[3];         /* which of stdin, stdout, stderr become the session's terminal */
+  int descriptors[3];       /* what takes the place of the others, or -1: they stay */
+  const struct limit_group *limits;
   bool has_terminal;        /* any of them */
   sigset_t original_mask;   /* the caller's, given back to the workload */
   bool idle;                /* no workload: the session waits for `exec` */

@@ -27,6 +27,7 @@ enum phase {
 /* What the child was doing; index into the table of sentences in start.c. */
 enum step {
   STEP_NONE,
+  STEP_LIMITS,
   STEP_NAMESPACES,
   STEP_IDENTITY,
   STEP_LOOPBACK,

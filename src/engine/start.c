@@ -42,9 +42,11 @@ static void child_main(const struct engine_input *input, struct start_report *re
       .channel = channel,
       .original_mask = input->original_mask,
       .idle = input->idle,
+      .limits = input->limits,
   };
   for (int fd = 0; fd < 3; fd++) {
     init.terminal[fd] = input->terminal[fd];
+    init.descriptors[fd] = input->descriptors[fd];
     init.has_terminal |= input->terminal[fd];
   }
   init_main(&init);
@@ -63,6 +65,11 @@ int engine_clone(const struct engine_input *input, struct start_report *report,
       .pidfd = (uintptr_t)&pidfd,
       .exit_signal = SIGCHLD,
   };
+  int group = limit_group_clone_fd(input->limits);
+  if (group >= 0) {
+    arguments.flags |= CLONE_INTO_CGROUP;
+    arguments.cgroup = (unsigned)group;
+  }
   pid_t pid = (pid_t)syscall(SYS_clone3, &arguments, sizeof arguments);
   if (pid == 0) {
     close(ends[0]); /* or we would never see the monitor's end of file */
@@ -151,10 +158,10 @@ int engine_go(struct engine *engine, struct sb_error *error) {
   return engine_explain(engine, &ignored, error);
 }
 
-void engine_destroy(struct engine *engine) {
+void engine_destroy(struct engine *engine, struct rusage *ret_usage) {
   if (engine->init > 0) {
     kill(engine->init, SIGKILL);
-    while (waitpid(engine->init, NULL, 0) < 0 && errno == EINTR)
+    while (wait4(engine->init, NULL, 0, ret_usage) < 0 && errno == EINTR)
       ;
   }
   if (engine->pidfd >= 0)
@@ -169,6 +176,7 @@ void engine_destroy(struct engine *engine) {
 static const struct {
   const char *doing, *fix;
 } steps[STEP_COUNT] = {
+    [STEP_LIMITS] = {"entering the session's cgroups", "run 'sandbox doctor'"},
     [STEP_NAMESPACES] = {"creating the network, ipc, uts and cgroup namespaces",
                          "run 'sandbox doctor': the kernel or an outer container forbids them"},
     [STEP_IDENTITY] = {"mapping your user id into the session", "run 'sandbox doctor'"},

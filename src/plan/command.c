@@ -12,7 +12,7 @@
 
 #define DEFAULT_PATH "/usr/local/bin:/usr/bin:/bin"
 
-static void set_variable(struct strv *environment, const char *name, const char *value) {
+void plan_set_variable(struct strv *environment, const char *name, const char *value) {
   char *entry = xasprintf("%s=%s", name, value);
   size_t length = strlen(name) + 1;
   STRV_FOREACH(item, environment) {
@@ -50,26 +50,31 @@ static void set_environment(struct compiler *compiler) {
   char runtime[32];
   snprintf(runtime, sizeof runtime, "/run/user/%u", (unsigned)compiler->host->user);
   /* These point at private folders that exist and are writable, whatever they were outside. */
-  set_variable(environment, "TMPDIR", "/tmp");
-  set_variable(environment, "XDG_RUNTIME_DIR", runtime);
-  set_variable(environment, "SANDBOX", compiler->request->session_id);
+  plan_set_variable(environment, "TMPDIR", "/tmp");
+  plan_set_variable(environment, "XDG_RUNTIME_DIR", runtime);
+  plan_set_variable(environment, "SANDBOX", compiler->request->session_id);
   STRV_FOREACH(entry, &compiler->policy->environment_set) {
     const char *equals = strchr(*entry, '=');
     _cleanup_free_ char *name = xstrndup(*entry, (size_t)(equals - *entry));
-    set_variable(environment, name, equals + 1);
+    plan_set_variable(environment, name, equals + 1);
   }
 }
 
-static void add_candidates(struct plan *plan, const char *command) {
-  const char *path = get_variable(&plan->environment, "PATH");
+void plan_find_executables(const struct strv *environment, const char *command,
+                           struct strv *ret_places) {
+  if (strchr(command, '/')) {
+    strv_add(ret_places, command);
+    return;
+  }
+  const char *path = get_variable(environment, "PATH");
   if (!path || !path[0])
     path = DEFAULT_PATH;
   for (const char *at = path;; at++) {
     size_t length = strcspn(at, ":");
     if (length == 0) /* an empty entry means the current folder */
-      strv_addf(&plan->executables, "./%s", command);
+      strv_addf(ret_places, "./%s", command);
     else
-      strv_addf(&plan->executables, "%.*s/%s", (int)length, at, command);
+      strv_addf(ret_places, "%.*s/%s", (int)length, at, command);
     at += length;
     if (!*at)
       return;
@@ -91,9 +96,6 @@ int compile_command(struct compiler *compiler, struct sb_error *error) {
     strv_add(&plan->script_arguments, plan->arguments.items[i]);
   pass_environment(compiler);
   set_environment(compiler);
-  if (strchr(command, '/'))
-    strv_add(&plan->executables, command);
-  else
-    add_candidates(plan, command);
+  plan_find_executables(&plan->environment, command, &plan->executables);
   return 0;
 }

@@ -101,6 +101,13 @@ struct operation *plan_add(struct plan *plan, enum operation_kind kind, const ch
                            const char *source, const char *why_format, ...)
     __attribute__((format(printf, 5, 6)));
 
+/* Where a command may be found by the PATH of this environment (or where it says itself). */
+void plan_find_executables(const struct strv *environment, const char *command,
+                           struct strv *ret_places);
+
+/* Sets NAME=value in an environment, replacing an earlier one. */
+void plan_set_variable(struct strv *environment, const char *name, const char *value);
+
 const char *operation_name(enum operation_kind kind);
 /* What we were doing, for an error message: "masking the secret" … */
 const char *operation_doing(enum operation_kind kind);

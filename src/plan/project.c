@@ -75,13 +75,22 @@ static char *xdg_folder(const char *variable, const char *home, const char *fall
   return home ? path_join(home, fallback) : NULL;
 }
 
+static bool is_own_folder(const char *path, uid_t user) {
+  struct stat status;
+  return stat(path, &status) == 0 && S_ISDIR(status.st_mode) && status.st_uid == user;
+}
+
+/* The user's runtime folder; where there is none (root, cron, containers), one in memory: making
+ * files on a disk would cost more than the rest of the start. */
 static char *find_runtime_folder(uid_t user) {
   const char *value = getenv("XDG_RUNTIME_DIR");
-  struct stat status;
-  if (value && value[0] == '/' && stat(value, &status) == 0 && S_ISDIR(status.st_mode) &&
-      status.st_uid == user)
+  if (value && value[0] == '/' && is_own_folder(value, user))
     return path_join(value, "sandbox");
-  return xasprintf("/tmp/sandbox-%u", (unsigned)user);
+  _cleanup_free_ char *usual = xasprintf("/run/user/%u", (unsigned)user);
+  if (is_own_folder(usual, user))
+    return path_join(usual, "sandbox");
+  const char *parent = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp";
+  return xasprintf("%s/sandbox-%u", parent, (unsigned)user);
 }
 
 int host_context_load(struct host_context *ret_context, struct sb_error *error) {

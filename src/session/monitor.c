@@ -1,36 +1,33 @@
-/* The monitor: owns a session from outside. It relays the terminal and signals, and when it ends,
- * however it ends, the session is over. Must never give the workload anything it does not have. */
+/* The monitor: owns a session from outside. It relays the terminal and signals, holds the limits,
+ * answers the control socket, and when it ends, however it ends, the session is over. Must never
+ * give the workload anything it does not have. */
+#include "session/monitor.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <signal.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/random.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "core/cleanup.h"
-#include "core/file.h"
-#include "engine/engine.h"
-#include "session/placeholders.h"
-#include "session/session.h"
-#include "session/terminal.h"
+#include "core/json.h"
 
-struct monitor {
-  const struct session_request *request;
-  struct session_result *result;
-  struct engine engine;
-  struct terminal terminal;
-  struct placeholders placeholders;
-  sigset_t original_mask;
-  int signals; /* signalfd */
-  bool announced;
-  int abandoned; /* the signal that ended the start */
-  bool over;
-};
+#define LOOK_FLOOR_NS   (50ull * 1000 * 1000)
+#define LOOK_CEILING_NS (1000ull * 1000 * 1000)
+#define DISK_BUDGET_NS  (5ull * 1000 * 1000)
+#define TIME_GRACE_NS   (2ull * 1000 * 1000 * 1000)
+
+uint64_t monotonic_ns(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec;
+}
 
 void session_new_id(char ret_id[SESSION_ID_LENGTH + 1]) {
   static const char letters[] = "abcdefghijkmnpqrstuvwxyz23456789"; /* 32: no l, o, 0, 1 */
@@ -40,6 +37,15 @@ void session_new_id(char ret_id[SESSION_ID_LENGTH + 1]) {
   for (size_t i = 0; i < SESSION_ID_LENGTH; i++)
     ret_id[i] = letters[random[i] % 32];
   ret_id[SESSION_ID_LENGTH] = '\0';
+}
+
+void session_result_clear(struct session_result *result) {
+  capture_clear(&result->capture);
+}
+
+static void notify(struct monitor *monitor, const struct session_notice *notice) {
+  if (monitor->request->listener)
+    monitor->request->listener(monitor->request->listener_context, notice);
 }
 
 /* ---- signals ---- */
@@ -90,7 +96,7 @@ static void stop_with_workload(struct monitor *monitor) {
   engine_send(&monitor->engine, MESSAGE_CONTINUE, 0);
 }
 
-/* Before there is a workload, a signal that would have ended us ends the start. */
+/* Without a workload to get it, a signal that would have ended us ends the session. */
 static void abandon(struct monitor *monitor, int signal) {
   if (signal == SIGWINCH || signal == SIGCONT || signal == SIGTSTP)
     return;
@@ -99,7 +105,7 @@ static void abandon(struct monitor *monitor, int signal) {
 }
 
 static void handle_signal(struct monitor *monitor, int signal) {
-  if (!monitor->result->started) {
+  if (!monitor->result->started || monitor->request->idle) {
     abandon(monitor, signal);
     return;
   }
@@ -123,6 +129,10 @@ static void read_signals(struct monitor *monitor) {
 
 /* ---- messages of the session's init ---- */
 
+static void warn(struct monitor *monitor, const char *text) {
+  notify(monitor, &(struct session_notice){.event = SESSION_WARNING, .text = text});
+}
+
 /* Says aloud what the kernel refused, before the workload can print anything. */
 static void announce(struct monitor *monitor) {
   const struct start_report *report = monitor->request->report;
@@ -130,18 +140,72 @@ static void announce(struct monitor *monitor) {
     return;
   monitor->announced = true;
   if (report->weaker_proc)
-    monitor->request->notice(monitor->request->notice_context,
-                             "weaker nested mode: this container does not allow a /proc of our "
-                             "own; process names outside are visible, Landlock keeps them closed");
+    warn(monitor, "weaker nested mode: this container does not allow a /proc of our own; process "
+                  "names outside are visible, Landlock keeps them closed");
   if (report->weaker_sysfs)
-    monitor->request->notice(monitor->request->notice_context,
-                             "weaker nested mode: /sys is the container's, read-only");
+    warn(monitor, "weaker nested mode: /sys is the container's, read-only");
 }
 
 static void on_terminal(struct monitor *monitor, int master) {
   announce(monitor);
   terminal_connect(&monitor->terminal, master);
   engine_send(&monitor->engine, MESSAGE_GO, 0);
+}
+
+static void collect_writable(const struct plan *plan, struct strv *ret_folders) {
+  for (size_t i = 0; i < plan->operation_count; i++) {
+    const struct operation *operation = &plan->operations[i];
+    if (operation->kind == OPERATION_WRITABLE)
+      strv_add(ret_folders, operation->path);
+    else if (operation->kind == OPERATION_OVERLAY)
+      strv_add(ret_folders, operation->upper);
+  }
+}
+
+static void start_clocks(struct monitor *monitor) {
+  uint64_t now = monotonic_ns();
+  monitor->deadline = deadline_new(now, monitor->limits.set.value[LIMIT_TIME], TIME_GRACE_NS);
+  _cleanup_strv_ struct strv folders = {0};
+  collect_writable(monitor->request->plan, &folders);
+  limit_group_watch(&monitor->limits, monitor->engine.init, &folders);
+  if (limit_group_needs_watch(&monitor->limits))
+    monitor->next_look_ns = now + LOOK_FLOOR_NS;
+}
+
+static void on_started(struct monitor *monitor, pid_t command) {
+  announce(monitor);
+  monitor->result->started = true;
+  start_clocks(monitor);
+  if (monitor->request->ready_fd >= 0)
+    close(monitor->request->ready_fd);
+  log_write(monitor->request->log, LOG_INFO, "started",
+            (double)(monotonic_ns() - monitor->started_ns) / 1e3,
+            json_pack("{s:i, s:i}", "init", (int)monitor->engine.init, "command", (int)command));
+  notify(monitor, &(struct session_notice){.event = SESSION_STARTED,
+                                           .init = monitor->engine.init,
+                                           .command = command});
+}
+
+static void handle_message(struct monitor *monitor, const struct message *message, int *fds) {
+  switch ((enum message_kind)message->kind) {
+  case MESSAGE_TERMINAL:
+    on_terminal(monitor, fds[0]);
+    fds[0] = -1;
+    return;
+  case MESSAGE_STARTED:
+    on_started(monitor, message->value);
+    return;
+  case MESSAGE_STOPPED:
+    stop_with_workload(monitor);
+    return;
+  case MESSAGE_EXEC_TERMINAL:
+  case MESSAGE_EXEC_STARTED:
+  case MESSAGE_EXEC_EXITED:
+    execs_message(&monitor->execs, message, fds);
+    return;
+  default:
+    monitor->over = true; /* exited; or not of this protocol: end rather than guess */
+  }
 }
 
 static void read_message(struct monitor *monitor) {
@@ -152,56 +216,188 @@ static void read_message(struct monitor *monitor) {
     monitor->over = true;
     return;
   }
-  switch ((enum message_kind)message.kind) {
-  case MESSAGE_TERMINAL:
-    on_terminal(monitor, fds[0]);
-    return;
-  case MESSAGE_STARTED:
-    announce(monitor);
-    monitor->result->started = true;
-    return;
-  case MESSAGE_STOPPED:
-    stop_with_workload(monitor);
-    return;
-  case MESSAGE_EXITED:
+  handle_message(monitor, &message, fds);
+  for (size_t i = 0; i < FD_PASS_LIMIT; i++) {
+    if (fds[i] >= 0)
+      close(fds[i]);
+  }
+}
+
+/* ---- limits ---- */
+
+void monitor_terminate(struct monitor *monitor, uint64_t grace_ns) {
+  if (grace_ns == 0 || monitor->request->idle) {
     monitor->over = true;
     return;
-  default:
-    monitor->over = true; /* not of this protocol: end the session rather than guess */
   }
+  engine_send(&monitor->engine, MESSAGE_SIGNAL_GROUP, SIGTERM);
+  engine_send(&monitor->engine, MESSAGE_SIGNAL_GROUP, SIGCONT);
+  monitor->deadline = (struct deadline){
+      .state = DEADLINE_TERMINATING, .at_ns = monotonic_ns() + grace_ns, .grace_ns = grace_ns};
+}
+
+static void name_limit(struct monitor *monitor, enum limit_kind kind) {
+  if (monitor->result->limit_hit)
+    return;
+  monitor->result->limit_hit = true;
+  monitor->result->limit = kind;
+  _cleanup_free_ char *described = limit_describe(&monitor->limits.set, kind);
+  log_write(monitor->request->log, LOG_WARNING, "limit", -1,
+            json_pack("{s:s, s:s, s:s}", "limit", limit_name(kind), "value", described,
+                      "enforced_by", limit_enforcer_name(&monitor->limits, kind)));
+  notify(monitor, &(struct session_notice){.event = SESSION_LIMIT,
+                                           .text = described,
+                                           .result = monitor->result});
+}
+
+static void check_time(struct monitor *monitor, uint64_t now) {
+  enum deadline_action action = deadline_step(&monitor->deadline, now);
+  if (action == DEADLINE_TERM) {
+    monitor->timed_out = true;
+    name_limit(monitor, LIMIT_TIME);
+    engine_send(&monitor->engine, MESSAGE_SIGNAL_GROUP, SIGTERM);
+    engine_send(&monitor->engine, MESSAGE_SIGNAL_GROUP, SIGCONT);
+    monitor->over |= monitor->request->idle;
+  } else if (action == DEADLINE_KILL) {
+    monitor->over = true;
+  }
+}
+
+/* Looks at what no kernel limit holds, no more often than it may cost. */
+static void check_limits(struct monitor *monitor, uint64_t now) {
+  if (monitor->next_look_ns == 0 || now < monitor->next_look_ns)
+    return;
+  struct usage usage;
+  enum limit_kind kind;
+  limit_group_watch_disk(&monitor->limits, DISK_BUDGET_NS);
+  limit_group_sample(&monitor->limits, &usage);
+  enum limit_verdict verdict = limit_group_check(&monitor->limits, &usage, &kind);
+  if (verdict == LIMIT_EXCEEDED) {
+    name_limit(monitor, kind);
+    monitor->killed = true;
+    monitor->over = true;
+  }
+  uint64_t cost = monotonic_ns() - now;
+  monitor->next_look_ns = now + limit_watch_interval(cost, LOOK_FLOOR_NS, LOOK_CEILING_NS);
+}
+
+static int next_timeout(const struct monitor *monitor) {
+  uint64_t now = monotonic_ns();
+  int timeout = deadline_timeout_ms(&monitor->deadline, now);
+  if (monitor->next_look_ns) {
+    uint64_t wait =
+        monitor->next_look_ns > now ? (monitor->next_look_ns - now) / 1000000 + 1 : 0;
+    if (timeout < 0 || (uint64_t)timeout > wait)
+      timeout = (int)wait;
+  }
+  return timeout;
 }
 
 /* ---- the session ---- */
 
-static void supervise(struct monitor *monitor) {
-  while (!monitor->over) {
-    struct pollfd watched[4] = {{.fd = monitor->engine.channel, .events = POLLIN},
-                                {.fd = monitor->signals, .events = POLLIN}};
-    terminal_watch(&monitor->terminal, watched + 2);
-    if (poll(watched, ARRAY_SIZE(watched), -1) < 0)
-      continue;
-    terminal_relay(&monitor->terminal, watched + 2);
-    if (watched[1].revents)
-      read_signals(monitor);
-    if (watched[0].revents)
-      read_message(monitor);
-  }
+enum { WATCH_CHANNEL, WATCH_SIGNALS, WATCH_TERMINAL, WATCH_CAPTURE = 4, WATCH_CONTROL = 6 };
+
+static void look_once(struct monitor *monitor) {
+  struct pollfd watched[WATCH_CONTROL + CONTROL_WATCH_LIMIT] = {
+      [WATCH_CHANNEL] = {.fd = monitor->engine.channel, .events = POLLIN},
+      [WATCH_SIGNALS] = {.fd = monitor->signals, .events = POLLIN},
+  };
+  terminal_watch(&monitor->terminal, watched + WATCH_TERMINAL);
+  capture_watch(&monitor->capture, watched + WATCH_CAPTURE);
+  size_t clients = control_watch(monitor->control, watched + WATCH_CONTROL);
+  if (poll(watched, WATCH_CONTROL + clients, next_timeout(monitor)) < 0)
+    return;
+  terminal_relay(&monitor->terminal, watched + WATCH_TERMINAL);
+  capture_read(&monitor->capture, watched + WATCH_CAPTURE);
+  if (watched[WATCH_SIGNALS].revents)
+    read_signals(monitor);
+  if (watched[WATCH_CHANNEL].revents)
+    read_message(monitor);
+  control_dispatch(monitor->control, watched + WATCH_CONTROL, clients);
+  uint64_t now = monotonic_ns();
+  check_time(monitor, now);
+  check_limits(monitor, now);
+}
+
+static void client_gone(void *context, struct client *client) {
+  struct monitor *monitor = context;
+  execs_client_gone(&monitor->execs, &monitor->engine, client);
+}
+
+static json_t *session_state(const struct session_request *request) {
+  struct timespec now;
+  clock_gettime(CLOCK_REALTIME, &now);
+  json_t *state = json_pack("{s:i, s:s, s:i, s:f, s:s, s:b}", "version", CONTROL_VERSION, "sid",
+                            request->session_id, "pid", (int)getpid(), "started",
+                            (double)now.tv_sec + (double)now.tv_nsec / 1e9, "mode", request->mode,
+                            "detached", request->idle);
+  json_object_set_new(state, "command",
+                      request->idle ? json_null()
+                                    : json_string_array(request->plan->arguments.items,
+                                                        request->plan->arguments.count));
+  json_set_path(state, "project", request->host->project);
+  return state;
+}
+
+static int register_session(struct monitor *monitor, struct sb_error *error) {
+  const struct session_request *request = monitor->request;
+  json_t *state = session_state(request);
+  int result = registry_add(request->host, request->session_id, state, &monitor->registration,
+                            error);
+  json_decref(state);
+  if (result == 0)
+    result = control_open(monitor->registration.folder, monitor_commands, monitor, client_gone,
+                          &monitor->control, error);
+  return result < 0 ? -1 : registry_publish(&monitor->registration, error);
+}
+
+static int create_limits(struct monitor *monitor, struct sb_error *error) {
+  struct limit_request request = {
+      .set = monitor->request->limits,
+      .session_id = monitor->request->session_id,
+      .own_processes = monitor->terminal.any ? 2 : 1,
+      .best_effort = monitor->request->best_effort_limits,
+  };
+  if (limit_group_create(&request, &monitor->limits, error) < 0)
+    return -1;
+  memcpy(monitor->result->enforcers, monitor->limits.enforcers,
+         sizeof monitor->result->enforcers);
+  limit_groups_recover(&monitor->limits);
+  return 0;
+}
+
+static int open_capture(struct monitor *monitor, int descriptors[3], struct sb_error *error) {
+  if (!monitor->request->capture)
+    return 0;
+  int result = capture_open(&monitor->capture, monitor->request->capture_limit);
+  if (result < 0)
+    return sb_fail(error, SB_CODE_SYSTEM, -result, "making pipes for the output");
+  descriptors[1] = monitor->capture.streams[0].writer;
+  descriptors[2] = monitor->capture.streams[1].writer;
+  return 0;
 }
 
 static int start(struct monitor *monitor, struct sb_error *error) {
   const struct session_request *request = monitor->request;
   struct engine_input input = {
       .plan = request->plan,
+      .descriptors = {-1, -1, -1},
+      .limits = &monitor->limits,
       .original_mask = monitor->original_mask,
+      .idle = request->idle,
       .title = request->title,
       .title_size = request->title_size,
   };
   memcpy(input.terminal, monitor->terminal.used, sizeof input.terminal);
-  if (engine_clone(&input, request->report, &monitor->engine, error) < 0 ||
+  if (create_limits(monitor, error) < 0 || open_capture(monitor, input.descriptors, error) < 0 ||
+      engine_clone(&input, request->report, &monitor->engine, error) < 0 ||
       engine_map_identity(&monitor->engine, error) < 0)
     return -1;
+  capture_close_writers(&monitor->capture);
   prctl(PR_SET_DUMPABLE, 0); /* nobody attaches to us from now on */
-  if (placeholders_create(&monitor->placeholders, request->plan, request->host,
+  /* All this while the child makes its namespaces. */
+  if (register_session(monitor, error) < 0 ||
+      placeholders_create(&monitor->placeholders, request->plan, request->host,
                           request->session_id, error) < 0)
     return -1;
   report_phase(request->report, PHASE_PLACEHOLDERS);
@@ -212,56 +408,94 @@ static int exit_code_of(int status) {
   return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
+/* Which limit the end has to do with, now that nothing runs any more. */
+static void conclude_limits(struct monitor *monitor) {
+  struct session_result *result = monitor->result;
+  enum limit_kind kind;
+  const struct start_report *report = monitor->request->report;
+  if (limit_group_check(&monitor->limits, &result->usage, &kind) != LIMIT_FINE)
+    name_limit(monitor, kind);
+  else if (report->workload_done && WIFSIGNALED(report->wait_status) &&
+           limit_group_explains_signal(&monitor->limits, WTERMSIG(report->wait_status), &kind))
+    name_limit(monitor, kind);
+}
+
 /* Called when init is gone: what became of the workload? */
 static int conclude(struct monitor *monitor, struct sb_error *error) {
   struct session_result *result = monitor->result;
   const struct start_report *report = monitor->request->report;
   result->weaker_proc = report->weaker_proc;
   result->weaker_sysfs = report->weaker_sysfs;
-  if (monitor->abandoned) {
+  if (monitor->abandoned && !monitor->request->idle) {
     result->exit_code = 128 + monitor->abandoned;
     return 0;
   }
   if (report->failed != STEP_NONE)
     return engine_explain(&monitor->engine, &result->exit_code, error);
-  if (!report->workload_done) {
-    result->exit_code = 128 + SIGKILL;
-    return 0; /* init itself was killed, from outside or by kill(-1) as uid 0 of the host */
-  }
-  result->started = true;
-  result->wait_status = report->wait_status;
-  result->exit_code = exit_code_of(report->wait_status);
+  conclude_limits(monitor);
+  if (monitor->timed_out)
+    result->exit_code = 124;
+  else if (monitor->request->idle)
+    result->exit_code = 0;
+  else if (monitor->killed || !report->workload_done)
+    result->exit_code = 128 + SIGKILL; /* by a limit, by `kill`, or init itself was killed */
+  else
+    result->exit_code = exit_code_of(report->wait_status);
+  if (report->workload_done)
+    result->wait_status = report->wait_status;
   return 0;
+}
+
+static void finish(struct monitor *monitor) {
+  struct rusage used = {0};
+  limit_group_sample(&monitor->limits, &monitor->result->usage);
+  engine_destroy(&monitor->engine, &used);
+  usage_add_rusage(&monitor->result->usage, &used);
+  terminal_drain(&monitor->terminal); /* now that nobody is left to write more */
+  capture_drain(&monitor->capture);
+  terminal_restore(&monitor->terminal);
+  control_close(monitor->control);
+  execs_clear(&monitor->execs);
+  registry_remove(&monitor->registration);
+  placeholders_remove(&monitor->placeholders);
+  monitor->result->wall_seconds = (double)(monotonic_ns() - monitor->started_ns) / 1e9;
 }
 
 int session_run(const struct session_request *request, struct session_result *ret_result,
                 struct sb_error *error) {
-  *ret_result = (struct session_result){.exit_code = 125};
+  *ret_result = (struct session_result){.exit_code = 125, .capture = CAPTURE_NONE};
   struct monitor monitor = {
       .request = request,
       .result = ret_result,
       .engine = {.init = -1, .pidfd = -1, .channel = -1},
-      .terminal = terminal_new(request->plan->terminal),
+      .terminal = terminal_new(request->idle || request->capture ? TERMINAL_NEVER
+                                                                 : request->plan->terminal),
+      .capture = CAPTURE_NONE,
       .placeholders = PLACEHOLDERS_NONE,
+      .registration = REGISTRATION_NONE,
+      .limits = LIMIT_GROUP_NONE,
+      .started_ns = monotonic_ns(),
   };
   if (take_signals(&monitor, error) < 0)
     return -1;
   placeholders_recover(request->host);
 
   int result = start(&monitor, error);
-  if (result == 0)
-    supervise(&monitor);
+  while (result == 0 && !monitor.over)
+    look_once(&monitor);
   struct engine ended = monitor.engine; /* engine_destroy forgets the plan and the report */
-  engine_destroy(&monitor.engine);
-  terminal_drain(&monitor.terminal); /* now that nobody is left to write more */
-  terminal_restore(&monitor.terminal);
-  placeholders_remove(&monitor.placeholders);
+  finish(&monitor);
   if (result == 0) {
     monitor.engine = ended;
     result = conclude(&monitor, error);
   }
+  limit_group_remove(&monitor.limits);
   give_signals_back(&monitor);
+  ret_result->capture = monitor.capture;
   report_phase(request->report, PHASE_FINISHED);
   memcpy(ret_result->phases, request->report->phases, sizeof ret_result->phases);
+  log_write(request->log, LOG_INFO, "exited", ret_result->wall_seconds * 1e6,
+            json_pack("{s:i}", "exit", ret_result->exit_code));
+  notify(&monitor, &(struct session_notice){.event = SESSION_EXITED, .result = ret_result});
   return result;
 }

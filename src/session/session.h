@@ -7,30 +7,55 @@
 #include "core/error.h"
 #include "core/strv.h"
 #include "engine/report.h"
+#include "limits/limits.h"
 #include "plan/plan.h"
+#include "session/capture.h"
+#include "session/log.h"
 
 #define SESSION_ID_LENGTH 8
 
 struct session_result {
-  int exit_code;   /* as DESIGN's table: the workload's, 128+n, 125-127 */
+  int exit_code;   /* the workload's, 128+n, 124-127, 137 */
   bool started;    /* the workload's exec succeeded */
   int wait_status; /* valid if started */
   bool weaker_proc, weaker_sysfs;
+  bool limit_hit;
+  enum limit_kind limit; /* valid if limit_hit */
+  enum limit_enforcer enforcers[LIMIT_COUNT];
+  struct usage usage;
+  double wall_seconds;
+  struct capture capture; /* what was captured, if asked for */
   struct timespec phases[PHASE_COUNT];
 };
+void session_result_clear(struct session_result *result);
 
-/* Called once, when the session is up, right before the workload runs, for warnings. */
-typedef void session_notice(void *context, const char *text);
+/* What happens while it runs, for --status-fd and for warnings. */
+enum session_event { SESSION_WARNING, SESSION_STARTED, SESSION_LIMIT, SESSION_EXITED };
+struct session_notice {
+  enum session_event event;
+  const char *text; /* WARNING, LIMIT */
+  pid_t init, command; /* STARTED: init from outside, the command as seen inside */
+  const struct session_result *result; /* LIMIT, EXITED */
+};
+typedef void session_listener(void *context, const struct session_notice *notice);
 
 struct session_request {
   const struct host_context *host;
   const struct plan *plan;
   const char *session_id;
+  const char *mode;
+  const struct limit_set *limits;
+  bool best_effort_limits; /* require: preferred */
+  bool idle;               /* no workload: wait for `exec` until ended */
+  bool capture;
+  size_t capture_limit;
+  struct log *log;
   struct start_report *report;
   char *title; /* memory of our command line, cleared in the session's init; may be NULL */
   size_t title_size;
-  session_notice *notice;
-  void *notice_context;
+  int ready_fd; /* closed once the session can be talked to (`--detach`), or -1 */
+  session_listener *listener;
+  void *listener_context;
 };
 
 /* A fresh id: short, lower case, unambiguous letters. */

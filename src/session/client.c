@@ -1,0 +1,135 @@
+/* The other end of a control socket; see client.h. */
+#include "session/client.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "core/alloc.h"
+#include "core/cleanup.h"
+#include "core/json.h"
+#include "core/path.h"
+
+#define MESSAGE_LIMIT (64u << 20)
+
+int client_connect(const char *folder) {
+  struct sockaddr_un address = {.sun_family = AF_UNIX};
+  _cleanup_free_ char *path = path_join(folder, "control.sock");
+  if (strlen(path) >= sizeof address.sun_path)
+    return -ENAMETOOLONG;
+  strcpy(address.sun_path, path);
+  _cleanup_close_ int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (fd < 0 || connect(fd, (struct sockaddr *)&address, sizeof address) < 0)
+    return -errno;
+  return steal_fd(&fd);
+}
+
+/* A session answers to the one who started it; nobody else can pretend to be it either. */
+static int check_owner(int fd, struct sb_error *error) {
+  struct ucred peer;
+  socklen_t size = sizeof peer;
+  if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 &&
+      (peer.uid == geteuid() || geteuid() == 0))
+    return 0;
+  return sb_fail(error, SB_CODE_DENIED, 0, "the session belongs to another user");
+}
+
+int client_open(const char *folder, struct client_connection *ret_connection,
+                struct sb_error *error) {
+  struct client_connection connection = {.fd = client_connect(folder)};
+  if (connection.fd < 0) {
+    sb_fail(error, SB_CODE_NOT_FOUND, -connection.fd, "the session does not answer");
+    return sb_hint(error, "it has ended: 'sandbox ps' lists those that run");
+  }
+  json_t *hello = NULL;
+  if (check_owner(connection.fd, error) < 0 || client_read(&connection, &hello, error) < 0) {
+    client_close(&connection);
+    return -1;
+  }
+  json_decref(hello);
+  *ret_connection = connection;
+  return 0;
+}
+
+void client_close(struct client_connection *connection) {
+  if (connection->fd >= 0)
+    close(connection->fd);
+  text_clear(&connection->input);
+  connection->fd = -1;
+}
+
+int client_send(struct client_connection *connection, json_t *request, const int *fds,
+                size_t fd_count, struct sb_error *error) {
+  _cleanup_free_ char *line = json_line(request);
+  json_decref(request);
+  size_t length = strlen(line);
+  int result;
+  if (fd_count > 0) {
+    /* With the first byte, so that the rest may be longer than one send. */
+    result = fd_send(connection->fd, fds, fd_count, line, 1);
+    if (result == 0)
+      result = file_write_all(connection->fd, line + 1, length - 1);
+  } else {
+    result = file_write_all(connection->fd, line, length);
+  }
+  return result < 0 ? sb_fail(error, SB_CODE_SYSTEM, -result, "talking to the session") : 0;
+}
+
+static int fail_message(const json_t *message, struct sb_error *error) {
+  const json_t *problem = json_object_get(message, "error");
+  const char *hint = json_string_value(json_object_get(problem, "hint"));
+  const char *text = json_string_value(json_object_get(problem, "message"));
+  sb_fail(error, SB_CODE_SYSTEM, 0, "%s", text ? text : "refused");
+  return hint ? sb_hint(error, "%s", hint) : -1;
+}
+
+static int parse(const char *line, size_t length, json_t **ret_message, struct sb_error *error) {
+  json_t *message = json_loadb(line, length, 0, NULL);
+  if (!message)
+    return sb_fail(error, SB_CODE_SYSTEM, 0, "the session's answer is not JSON");
+  if (json_object_get(message, "error")) {
+    int result = fail_message(message, error);
+    json_decref(message);
+    return result;
+  }
+  *ret_message = message;
+  return 0;
+}
+
+int client_read(struct client_connection *connection, json_t **ret_message,
+                struct sb_error *error) {
+  struct text *input = &connection->input;
+  for (;;) {
+    char *end = input->length ? memchr(input->data, '\n', input->length) : NULL;
+    if (end) {
+      size_t length = (size_t)(end - input->data);
+      int result = parse(input->data, length, ret_message, error);
+      memmove(input->data, end + 1, input->length - length - 1);
+      input->length -= length + 1;
+      return result;
+    }
+    char buffer[16384];
+    int fds[FD_PASS_LIMIT];
+    ssize_t got = fd_receive(connection->fd, fds, buffer, sizeof buffer);
+    if (got <= 0 || input->length > MESSAGE_LIMIT) {
+      sb_fail(error, SB_CODE_SYSTEM, got < 0 ? (int)-got : 0, "the session has ended");
+      return -1;
+    }
+    if (fds[0] >= 0 || !input->length)
+      memcpy(connection->fds, fds, sizeof fds);
+    text_append_bytes(input, buffer, (size_t)got);
+  }
+}
+
+int client_call(const char *folder, json_t *request, json_t **ret_reply, struct sb_error *error) {
+  _cleanup_client_ struct client_connection connection = {.fd = -1};
+  if (client_open(folder, &connection, error) < 0) {
+    json_decref(request);
+    return -1;
+  }
+  if (client_send(&connection, request, NULL, 0, error) < 0)
+    return -1;
+  return client_read(&connection, ret_reply, error);
+}

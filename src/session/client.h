@@ -1,0 +1,35 @@
+/* The other end of a control socket: how verbs and programs talk to a session. */
+#pragma once
+
+#include <jansson.h>
+#include <sys/types.h>
+
+#include "core/error.h"
+#include "core/file.h"
+#include "core/text.h"
+
+struct client_connection {
+  int fd;
+  struct text input;
+  int fds[FD_PASS_LIMIT]; /* descriptors that came with the last message, -1 where none */
+};
+
+/* Connects to <folder>/control.sock. Returns the descriptor or a negative errno. */
+int client_connect(const char *folder);
+
+/* Connects and reads the greeting. */
+int client_open(const char *folder, struct client_connection *ret_connection,
+                struct sb_error *error);
+void client_close(struct client_connection *connection);
+#define _cleanup_client_ __attribute__((cleanup(client_close)))
+
+/* Sends one request (takes the reference), with descriptors if any. */
+int client_send(struct client_connection *connection, json_t *request, const int *fds,
+                size_t fd_count, struct sb_error *error);
+
+/* Reads one message. An {"error": …} message becomes the error. */
+int client_read(struct client_connection *connection, json_t **ret_message,
+                struct sb_error *error);
+
+/* Both: a request with no descriptors and its reply. */
+int client_call(const char *folder, json_t *request, json_t **ret_reply, struct sb_error *error);

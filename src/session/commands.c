@@ -1,0 +1,99 @@
+/* What a client can ask a session: one function per command, one table. */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/cleanup.h"
+#include "core/json.h"
+#include "session/monitor.h"
+#include "session/processes.h"
+
+#define KILL_GRACE_NS (2ull * 1000 * 1000 * 1000)
+
+static json_t *on_info(void *context, const struct request *request, struct sb_error *error) {
+  (void)request, (void)error;
+  const struct monitor *monitor = context;
+  return json_pack("{s:s, s:i, s:i, s:f, s:i}", "sid", monitor->request->session_id, "init",
+                   (int)monitor->engine.init, "execs", (int)monitor->execs.count, "age",
+                   (double)(monotonic_ns() - monitor->started_ns) / 1e9, "pending", 0);
+}
+
+static json_t *limits_json(const struct monitor *monitor) {
+  json_t *object = json_object();
+  for (int kind = 0; kind < LIMIT_COUNT; kind++) {
+    if (monitor->limits.set.value[kind] == 0)
+      continue;
+    _cleanup_free_ char *described = limit_describe(&monitor->limits.set, kind);
+    json_object_set_new(object, limit_name(kind),
+                        json_pack("{s:s, s:s}", "limit", described, "enforced_by",
+                                  limit_enforcer_name(&monitor->limits, kind)));
+  }
+  return object;
+}
+
+static json_t *on_stats(void *context, const struct request *request, struct sb_error *error) {
+  (void)request, (void)error;
+  struct monitor *monitor = context;
+  struct usage usage;
+  limit_group_sample(&monitor->limits, &usage);
+  json_t *reply = usage_to_json(&usage);
+  json_set_string(reply, "sid", monitor->request->session_id);
+  json_object_set_new(reply, "age",
+                      json_real((double)(monotonic_ns() - monitor->started_ns) / 1e9));
+  json_object_set_new(reply, "limits", limits_json(monitor));
+  json_object_set_new(reply, "execs_total", json_integer((json_int_t)monitor->execs.total));
+  /* Static mode asks nobody; the counters are there for every mode. */
+  json_object_set_new(reply, "decisions", json_pack("{s:i, s:i, s:i}", "allowed", 0, "denied", 0,
+                                                    "pending", 0));
+  return reply;
+}
+
+static json_t *on_processes(void *context, const struct request *request,
+                            struct sb_error *error) {
+  (void)request, (void)error;
+  const struct monitor *monitor = context;
+  return json_pack("{s:o}", "processes", processes_to_json(monitor->engine.init));
+}
+
+static json_t *on_signal(void *context, const struct request *request, struct sb_error *error) {
+  struct monitor *monitor = context;
+  int signal = (int)json_integer_value(json_object_get(request->body, "signal"));
+  if (signal < 1 || signal > 64) {
+    sb_fail(error, SB_CODE_USAGE, 0, "cmd.signal: not a signal");
+    sb_hint(error, "send \"signal\": 15");
+    return NULL;
+  }
+  engine_send(&monitor->engine, MESSAGE_SIGNAL, signal);
+  return json_pack("{s:b}", "ok", 1);
+}
+
+static json_t *on_kill(void *context, const struct request *request, struct sb_error *error) {
+  (void)error;
+  struct monitor *monitor = context;
+  bool now = json_is_true(json_object_get(request->body, "now"));
+  monitor->killed = true;
+  monitor_terminate(monitor, now ? 0 : KILL_GRACE_NS);
+  return json_pack("{s:b}", "ok", 1);
+}
+
+static json_t *on_exec(void *context, const struct request *request, struct sb_error *error) {
+  struct monitor *monitor = context;
+  execs_request(&monitor->execs, &monitor->engine, request, error);
+  return NULL; /* answered by events */
+}
+
+static json_t *on_exec_signal(void *context, const struct request *request,
+                              struct sb_error *error) {
+  struct monitor *monitor = context;
+  execs_signal(&monitor->execs, &monitor->engine, request, error);
+  return NULL;
+}
+
+const struct control_command monitor_commands[] = {
+    {"cmd.info", on_info},     {"cmd.stats", on_stats}, {"cmd.ps", on_processes},
+    {"cmd.signal", on_signal}, {"cmd.kill", on_kill},   {"cmd.exec", on_exec},
+    {"cmd.exec.signal", on_exec_signal}, {NULL, NULL},
+};

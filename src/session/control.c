@@ -1,0 +1,276 @@
+/* The control socket of a session; see control.h. Everything that arrives is from the same user but
+ * not from a friend: a confused program must be refused, not obeyed. */
+#include "session/control.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "core/alloc.h"
+#include "core/cleanup.h"
+#include "core/escape.h"
+#include "core/json.h"
+#include "core/path.h"
+#include "core/text.h"
+
+#define OUTPUT_LIMIT (4u << 20)
+
+struct client {
+  int fd;
+  struct text input, output;
+  int fds[FD_PASS_LIMIT]; /* received, not yet used by a request */
+  bool closing;           /* send what waits, then close */
+};
+
+struct control {
+  int listener;
+  const struct control_command *commands;
+  void *context;
+  void (*gone)(void *context, struct client *client);
+  struct client *clients[CONTROL_CLIENT_LIMIT];
+  size_t count;
+};
+
+/* ---- sending ---- */
+
+static void close_fds(int fds[FD_PASS_LIMIT]) {
+  for (size_t i = 0; i < FD_PASS_LIMIT; i++) {
+    if (fds[i] >= 0)
+      close(fds[i]);
+    fds[i] = -1;
+  }
+}
+
+static void flush(struct client *client) {
+  while (client->output.length > 0) {
+    ssize_t sent = send(client->fd, client->output.data, client->output.length,
+                        MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent < 0) {
+      client->closing |= errno != EAGAIN && errno != EINTR;
+      return;
+    }
+    memmove(client->output.data, client->output.data + sent, client->output.length - (size_t)sent);
+    client->output.length -= (size_t)sent;
+  }
+}
+
+void control_send(struct client *client, json_t *message, const json_t *tag, const int *fds,
+                  size_t fd_count) {
+  if (tag)
+    json_object_set(message, "tag", (json_t *)tag);
+  _cleanup_free_ char *line = json_line(message);
+  json_decref(message);
+  if (fd_count > 0) {
+    /* Descriptors travel with the first byte of their line; a client that asked for some reads. */
+    flush(client);
+    if (client->output.length > 0 || fd_send(client->fd, fds, fd_count, line, strlen(line)) < 0)
+      client->closing = true;
+    return;
+  }
+  text_append(&client->output, line);
+  flush(client);
+  if (client->output.length > OUTPUT_LIMIT) {
+    text_clear(&client->output); /* it does not read: it does not need to know */
+    client->closing = true;
+  }
+}
+
+json_t *control_error_json(const struct sb_error *error) {
+  json_t *object = json_object();
+  json_set_string(object, "code", sb_code_name(error->code));
+  json_set_string(object, "message", error->message);
+  json_set_string(object, "hint", error->hint);
+  return object;
+}
+
+void control_send_error(struct client *client, const struct sb_error *error, const json_t *tag) {
+  control_send(client, json_pack("{s:o}", "error", control_error_json(error)), tag, NULL, 0);
+}
+
+/* ---- receiving ---- */
+
+static const struct control_command *find_command(const struct control *control,
+                                                  const char *name) {
+  for (const struct control_command *command = control->commands; command->name; command++) {
+    if (name && strcmp(command->name, name) == 0)
+      return command;
+  }
+  return NULL;
+}
+
+static json_t *call(struct control *control, struct client *client, const json_t *body,
+                    struct sb_error *error) {
+  const char *name = json_string_value(json_object_get(body, "cmd"));
+  const struct control_command *command = find_command(control, name);
+  if (!command) {
+    _cleanup_free_ char *shown = escape_string(name ? name : "");
+    sb_fail(error, SB_CODE_USAGE, 0, "unknown command '%s'", shown);
+    sb_hint(error, "see docs/PROTOCOL.md");
+    return NULL;
+  }
+  struct request request = {
+      .control = control, .client = client, .body = body, .fds = client->fds};
+  return command->handler(control->context, &request, error);
+}
+
+static void handle_line(struct control *control, struct client *client, const char *line,
+                        size_t length) {
+  _cleanup_error_ struct sb_error error = {0};
+  json_error_t problem;
+  json_t *body = json_loadb(line, length, JSON_REJECT_DUPLICATES, &problem);
+  const json_t *tag = json_object_get(body, "tag");
+  json_t *reply = NULL;
+  if (!json_is_object(body)) {
+    _cleanup_free_ char *shown = escape_string(problem.text);
+    sb_fail(&error, SB_CODE_USAGE, 0, "not a JSON object: %s", shown);
+  } else {
+    reply = call(control, client, body, &error);
+  }
+  close_fds(client->fds);
+  if (error.message)
+    control_send_error(client, &error, tag);
+  else if (reply)
+    control_send(client, reply, tag, NULL, 0);
+  json_decref(body);
+}
+
+static void take_lines(struct control *control, struct client *client) {
+  size_t start = 0;
+  for (char *end; !client->closing && (end = memchr(client->input.data + start, '\n',
+                                                    client->input.length - start));) {
+    size_t length = (size_t)(end - client->input.data) - start;
+    handle_line(control, client, client->input.data + start, length);
+    start += length + 1;
+  }
+  memmove(client->input.data, client->input.data + start, client->input.length - start);
+  client->input.length -= start;
+  if (client->input.length > CONTROL_LINE_LIMIT) {
+    _cleanup_error_ struct sb_error error = {0};
+    sb_fail(&error, SB_CODE_USAGE, 0, "the line is longer than %u bytes", CONTROL_LINE_LIMIT);
+    control_send_error(client, &error, NULL);
+    client->closing = true;
+  }
+}
+
+static void adopt_fds(struct client *client, int fds[FD_PASS_LIMIT]) {
+  if (fds[0] < 0)
+    return;
+  close_fds(client->fds);
+  memcpy(client->fds, fds, sizeof client->fds);
+}
+
+static void receive(struct control *control, struct client *client) {
+  char buffer[16384];
+  int fds[FD_PASS_LIMIT];
+  ssize_t got = fd_receive(client->fd, fds, buffer, sizeof buffer);
+  if (got == -EAGAIN || got == -EINTR)
+    return;
+  if (got <= 0) {
+    client->closing = true;
+    text_clear(&client->output);
+    return;
+  }
+  adopt_fds(client, fds);
+  text_append_bytes(&client->input, buffer, (size_t)got);
+  take_lines(control, client);
+}
+
+/* ---- connections ---- */
+
+static void drop(struct control *control, size_t index) {
+  struct client *client = control->clients[index];
+  control->clients[index] = control->clients[--control->count];
+  control->gone(control->context, client);
+  close(client->fd);
+  close_fds(client->fds);
+  text_clear(&client->input);
+  text_clear(&client->output);
+  free(client);
+}
+
+static bool is_same_user(int fd) {
+  struct ucred peer;
+  socklen_t size = sizeof peer;
+  if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0)
+    return false;
+  return peer.uid == geteuid() || peer.uid == 0;
+}
+
+static void accept_client(struct control *control) {
+  _cleanup_close_ int fd = accept4(control->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+  if (fd < 0 || !is_same_user(fd) || control->count >= CONTROL_CLIENT_LIMIT)
+    return;
+  struct client *client = xcalloc(1, sizeof *client);
+  client->fd = steal_fd(&fd);
+  memset(client->fds, -1, sizeof client->fds);
+  control->clients[control->count++] = client;
+  control_send(client,
+               json_pack("{s:s, s:i}", "event", "event.hello", "version", CONTROL_VERSION), NULL,
+               NULL, 0);
+}
+
+size_t control_watch(struct control *control, struct pollfd watched[CONTROL_WATCH_LIMIT]) {
+  watched[0] = (struct pollfd){.fd = control->listener, .events = POLLIN};
+  for (size_t i = 0; i < control->count; i++) {
+    bool waiting = control->clients[i]->output.length > 0;
+    watched[i + 1] = (struct pollfd){.fd = control->clients[i]->fd,
+                                     .events = (short)(POLLIN | (waiting ? POLLOUT : 0))};
+  }
+  return control->count + 1;
+}
+
+void control_dispatch(struct control *control, const struct pollfd *watched, size_t count) {
+  for (size_t i = 1; i < count; i++) {
+    struct client *client = control->clients[i - 1];
+    if (watched[i].revents & POLLOUT)
+      flush(client);
+    if (watched[i].revents & (POLLIN | POLLHUP | POLLERR))
+      receive(control, client);
+  }
+  for (size_t i = control->count; i-- > 0;) {
+    if (control->clients[i]->closing && control->clients[i]->output.length == 0)
+      drop(control, i);
+  }
+  if (watched[0].revents)
+    accept_client(control);
+}
+
+int control_open(const char *folder, const struct control_command *commands, void *context,
+                 void (*gone)(void *context, struct client *client), struct control **ret_control,
+                 struct sb_error *error) {
+  struct sockaddr_un address = {.sun_family = AF_UNIX};
+  _cleanup_free_ char *path = path_join(folder, "control.sock");
+  if (strlen(path) >= sizeof address.sun_path) {
+    _cleanup_free_ char *shown = escape_string(path);
+    sb_fail(error, SB_CODE_SYSTEM, ENAMETOOLONG, "the control socket '%s'", shown);
+    return sb_hint(error, "set XDG_RUNTIME_DIR to a shorter path");
+  }
+  strcpy(address.sun_path, path);
+  _cleanup_close_ int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (fd < 0 || bind(fd, (struct sockaddr *)&address, sizeof address) < 0 || listen(fd, 64) < 0) {
+    _cleanup_free_ char *shown = escape_string(path);
+    return sb_fail_errno(error, "listening at '%s'", shown);
+  }
+  struct control *control = xcalloc(1, sizeof *control);
+  control->listener = steal_fd(&fd);
+  control->commands = commands;
+  control->context = context;
+  control->gone = gone;
+  *ret_control = control;
+  return 0;
+}
+
+void control_close(struct control *control) {
+  if (!control)
+    return;
+  for (size_t i = control->count; i-- > 0;) {
+    flush(control->clients[i]);
+    drop(control, i);
+  }
+  close(control->listener); /* its name goes with the session's folder */
+  free(control);
+}

@@ -1,0 +1,206 @@
+/* Commands that clients run in the session; see execs.h. */
+#include "session/execs.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "core/alloc.h"
+#include "core/cleanup.h"
+#include "core/text.h"
+#include "plan/plan.h"
+
+/* ---- the description that init gets ---- */
+
+static int fail_request(struct sb_error *error, const char *what, const char *fix) {
+  sb_fail(error, SB_CODE_USAGE, 0, "cmd.exec: %s", what);
+  return sb_hint(error, "%s", fix);
+}
+
+static int check_strings(const json_t *array, const char *name, struct sb_error *error) {
+  size_t index;
+  json_t *item;
+  json_array_foreach(array, index, item) {
+    if (!json_is_string(item) || strlen(json_string_value(item)) != json_string_length(item)) {
+      sb_fail(error, SB_CODE_USAGE, 0, "cmd.exec: %s[%zu] is not a string without NUL", name,
+              index);
+      return -1;
+    }
+  }
+  return 0;
+}
+
+static void append_string(struct text *text, const char *string) {
+  text_append_bytes(text, string, strlen(string) + 1);
+}
+
+/* The session's environment with the request's entries in place of those of the same name. */
+static uint32_t append_environment(struct text *text, const struct plan *plan,
+                                   const json_t *entries) {
+  _cleanup_strv_ struct strv merged = {0};
+  STRV_FOREACH(entry, &plan->environment) strv_add(&merged, *entry);
+  size_t index;
+  json_t *item;
+  json_array_foreach(entries, index, item) {
+    const char *entry = json_string_value(item);
+    const char *equals = strchr(entry, '=');
+    if (!equals)
+      continue;
+    _cleanup_free_ char *name = xstrndup(entry, (size_t)(equals - entry));
+    plan_set_variable(&merged, name, equals + 1);
+  }
+  STRV_FOREACH(entry, &merged) append_string(text, *entry);
+  return (uint32_t)merged.count;
+}
+
+static int describe(const struct plan *plan, const json_t *body, struct text *ret_text,
+                    struct sb_error *error) {
+  const json_t *arguments = json_object_get(body, "argv"), *entries = json_object_get(body, "env");
+  const char *folder = json_string_value(json_object_get(body, "cwd"));
+  if (!json_is_array(arguments) || json_array_size(arguments) == 0)
+    return fail_request(error, "argv is missing or empty", "send \"argv\": [\"ls\", \"-l\"]");
+  if (check_strings(arguments, "argv", error) < 0 || check_strings(entries, "env", error) < 0)
+    return -1;
+  struct exec_header header = {
+      .argument_count = (uint32_t)json_array_size(arguments),
+      .terminal = json_is_true(json_object_get(body, "tty")),
+  };
+  text_append_bytes(ret_text, &header, sizeof header);
+  append_string(ret_text, folder ? folder : plan->working_folder);
+  size_t index;
+  json_t *item;
+  json_array_foreach(arguments, index, item) append_string(ret_text, json_string_value(item));
+  header.environment_count = append_environment(ret_text, plan, entries);
+  _cleanup_strv_ struct strv places = {0};
+  plan_find_executables(&plan->environment, json_string_value(json_array_get(arguments, 0)),
+                        &places);
+  STRV_FOREACH(place, &places) append_string(ret_text, *place);
+  header.executable_count = (uint32_t)places.count;
+  memcpy(ret_text->data, &header, sizeof header);
+  return ret_text->length > EXEC_PAYLOAD_LIMIT
+             ? fail_request(error, "arguments and environment are too long", "pass a file instead")
+             : 0;
+}
+
+static int to_memory_file(const struct text *text, struct sb_error *error) {
+  _cleanup_close_ int fd = memfd_create("sandbox-exec", MFD_CLOEXEC);
+  if (fd < 0 || file_write_all(fd, text->data, text->length) < 0)
+    return sb_fail_errno(error, "describing the command");
+  return steal_fd(&fd);
+}
+
+/* ---- requests ---- */
+
+static struct exec_entry *find(struct execs *execs, uint32_t id) {
+  for (size_t i = 0; i < execs->count; i++) {
+    if (execs->items[i].id == id)
+      return &execs->items[i];
+  }
+  return NULL;
+}
+
+static void forget(struct execs *execs, struct exec_entry *entry) {
+  json_decref(entry->tag);
+  *entry = execs->items[--execs->count];
+}
+
+int execs_request(struct execs *execs, struct engine *engine, const struct request *request,
+                  struct sb_error *error) {
+  _cleanup_text_ struct text text = {0};
+  if (describe(engine->plan, request->body, &text, error) < 0)
+    return -1;
+  bool terminal = json_is_true(json_object_get(request->body, "tty"));
+  if (!terminal && (request->fds[0] < 0 || request->fds[1] < 0 || request->fds[2] < 0))
+    return fail_request(error, "no descriptors for stdin, stdout and stderr came with it",
+                        "pass three descriptors, or ask for \"tty\": true");
+  _cleanup_close_ int memory = to_memory_file(&text, error);
+  if (memory < 0)
+    return -1;
+  int fds[FD_PASS_LIMIT] = {memory, request->fds[0], request->fds[1], request->fds[2]};
+  struct message message = {.kind = MESSAGE_EXEC, .id = ++execs->next_id};
+  int result = fd_send(engine->channel, fds, terminal ? 1 : 4, &message, sizeof message);
+  if (result < 0)
+    return sb_fail(error, SB_CODE_SYSTEM, -result, "asking the session to start a command");
+  ARRAY_GROW(execs->items, execs->count);
+  execs->items[execs->count++] = (struct exec_entry){
+      .id = message.id,
+      .client = request->client,
+      .tag = json_incref(json_object_get(request->body, "tag")),
+  };
+  return 0;
+}
+
+int execs_signal(struct execs *execs, struct engine *engine, const struct request *request,
+                 struct sb_error *error) {
+  struct exec_entry *entry =
+      find(execs, (uint32_t)json_integer_value(json_object_get(request->body, "id")));
+  int signal = (int)json_integer_value(json_object_get(request->body, "signal"));
+  if (!entry || entry->client != request->client)
+    return fail_request(error, "no such command of this connection", "use the id of event.started");
+  if (signal < 1 || signal > 64)
+    return fail_request(error, "not a signal", "send a number from 1 to 64");
+  struct message message = {.kind = MESSAGE_EXEC_SIGNAL, .value = signal, .id = entry->id};
+  fd_send(engine->channel, NULL, 0, &message, sizeof message);
+  return 0;
+}
+
+/* ---- what init says ---- */
+
+static void on_started(struct execs *execs, struct exec_entry *entry, int value) {
+  if (value < 0) {
+    control_send(entry->client,
+                 json_pack("{s:s, s:i, s:i}", "event", "event.failed", "id", (int)entry->id,
+                           "errno", -value),
+                 entry->tag, NULL, 0);
+    forget(execs, entry);
+    return;
+  }
+  entry->started = true;
+  execs->total++;
+  control_send(entry->client,
+               json_pack("{s:s, s:i, s:i}", "event", "event.started", "id", (int)entry->id, "pid",
+                         value),
+               entry->tag, NULL, 0);
+}
+
+void execs_message(struct execs *execs, const struct message *message, const int *fds) {
+  struct exec_entry *entry = find(execs, message->id);
+  if (!entry || !entry->client)
+    return; /* its client left; init has been told to end it */
+  if (message->kind == MESSAGE_EXEC_TERMINAL)
+    control_send(entry->client,
+                 json_pack("{s:s, s:i}", "event", "event.terminal", "id", (int)entry->id),
+                 entry->tag, fds, 1);
+  else if (message->kind == MESSAGE_EXEC_STARTED)
+    on_started(execs, entry, message->value);
+  else if (message->kind == MESSAGE_EXEC_EXITED) {
+    control_send(entry->client,
+                 json_pack("{s:s, s:i, s:i}", "event", "event.exited", "id", (int)entry->id,
+                           "status", message->value),
+                 entry->tag, NULL, 0);
+    forget(execs, entry);
+  }
+}
+
+void execs_client_gone(struct execs *execs, struct engine *engine, const struct client *client) {
+  for (size_t i = execs->count; i-- > 0;) {
+    if (execs->items[i].client != client)
+      continue;
+    struct message message = {
+        .kind = MESSAGE_EXEC_SIGNAL, .value = SIGKILL, .id = execs->items[i].id};
+    if (engine->channel >= 0)
+      fd_send(engine->channel, NULL, 0, &message, sizeof message);
+    forget(execs, &execs->items[i]);
+  }
+}
+
+void execs_clear(struct execs *execs) {
+  while (execs->count > 0)
+    forget(execs, &execs->items[0]);
+  free(execs->items);
+  *execs = (struct execs){0};
+}

@@ -1,0 +1,39 @@
+/* Commands that clients run in the session, as the monitor sees them: who asked, and what became of
+ * it. The session's init starts them; the monitor only carries messages and descriptors. */
+#pragma once
+
+#include <jansson.h>
+#include <stdint.h>
+
+#include "core/error.h"
+#include "engine/engine.h"
+#include "session/control.h"
+
+struct exec_entry {
+  uint32_t id;
+  struct client *client;
+  json_t *tag;
+  bool started;
+};
+
+struct execs {
+  struct exec_entry *items;
+  size_t count;
+  uint32_t next_id;
+  uint64_t total; /* ever started */
+};
+
+/* cmd.exec: {"argv":[…], "cwd":…, "env":["K=V"], "tty":bool} with three descriptors or a tty. */
+int execs_request(struct execs *execs, struct engine *engine, const struct request *request,
+                  struct sb_error *error);
+
+/* A message of init about one of them. */
+void execs_message(struct execs *execs, const struct message *message, const int *fds);
+
+/* cmd.exec.signal: {"id":…, "signal":n}. */
+int execs_signal(struct execs *execs, struct engine *engine, const struct request *request,
+                 struct sb_error *error);
+
+/* The client is gone: its commands are ended. */
+void execs_client_gone(struct execs *execs, struct engine *engine, const struct client *client);
+void execs_clear(struct execs *execs);

@@ -1,0 +1,43 @@
+/* Private to src/session: the monitor's state, shared by its parts. */
+#pragma once
+
+#include <signal.h>
+
+#include "engine/engine.h"
+#include "session/control.h"
+#include "session/execs.h"
+#include "session/placeholders.h"
+#include "session/registry.h"
+#include "session/session.h"
+#include "session/terminal.h"
+
+struct monitor {
+  const struct session_request *request;
+  struct session_result *result;
+  struct engine engine;
+  struct terminal terminal;
+  struct capture capture;
+  struct placeholders placeholders;
+  struct registration registration;
+  struct control *control;
+  struct execs execs;
+  struct limit_group limits;
+  struct deadline deadline;
+  uint64_t next_look_ns; /* when the limits are looked at again; 0: not at all */
+  uint64_t started_ns;
+  sigset_t original_mask;
+  int signals; /* signalfd */
+  bool announced;
+  int abandoned;   /* the signal that ended the start */
+  bool timed_out;  /* the wall time ran out */
+  bool killed;     /* by `sandbox kill` or a limit that only we noticed */
+  bool over;
+};
+
+/* The commands of the control socket; ends with a NULL name. */
+extern const struct control_command monitor_commands[];
+
+/* Ends the session: the workload is told, and killed after the grace. */
+void monitor_terminate(struct monitor *monitor, uint64_t grace_ns);
+
+uint64_t monotonic_ns(void);

@@ -1,0 +1,190 @@
+/* Which sessions there are; see registry.h. */
+#include "session/registry.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "core/alloc.h"
+#include "core/cleanup.h"
+#include "core/escape.h"
+#include "core/file.h"
+#include "core/json.h"
+#include "core/path.h"
+#include "core/text.h"
+#include "session/session.h"
+
+#define STATE_LIMIT (4u << 20)
+
+static int fail_runtime(const struct host_context *host, int errnum, struct sb_error *error) {
+  _cleanup_free_ char *shown = escape_string(host->runtime_folder);
+  sb_fail(error, SB_CODE_SYSTEM, errnum, "the runtime folder '%s'", shown);
+  return sb_hint(error, "it must be a folder of yours with mode 0700: remove it, or set "
+                        "XDG_RUNTIME_DIR");
+}
+
+int registry_add(const struct host_context *host, const char *session_id, const json_t *state,
+                 struct registration *ret_registration, struct sb_error *error) {
+  int result = file_private_folder(host->runtime_folder);
+  if (result < 0)
+    return fail_runtime(host, -result, error);
+  struct registration made = {.lock = -1};
+  made.folder = xasprintf("%s/.%s", host->runtime_folder, session_id);
+  made.final = xasprintf("%s/%s", host->runtime_folder, session_id);
+  _cleanup_free_ char *path = path_join(made.folder, "state.json");
+  _cleanup_free_ char *text = json_line(state);
+  result = mkdir(made.folder, 0700) < 0 ? -errno : 0;
+  if (result == 0) {
+    made.lock = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    result = made.lock < 0 || flock(made.lock, LOCK_EX | LOCK_NB) < 0
+                 ? -errno
+                 : file_write_all(made.lock, text, strlen(text));
+  }
+  if (result < 0) {
+    registry_remove(&made);
+    return fail_runtime(host, -result, error);
+  }
+  *ret_registration = made;
+  return 0;
+}
+
+int registry_publish(struct registration *registration, struct sb_error *error) {
+  if (rename(registration->folder, registration->final) < 0) {
+    _cleanup_free_ char *shown = escape_string(registration->final);
+    return sb_fail_errno(error, "naming the session's folder '%s'", shown);
+  }
+  free(registration->folder);
+  registration->folder = steal_pointer(registration->final);
+  return 0;
+}
+
+static void remove_folder(const char *folder) {
+  static const char *const names[] = {"state.json", "control.sock"};
+  for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+    _cleanup_free_ char *path = path_join(folder, names[i]);
+    unlink(path);
+  }
+  rmdir(folder);
+}
+
+void registry_remove(struct registration *registration) {
+  if (registration->folder)
+    remove_folder(registration->folder);
+  if (registration->lock >= 0)
+    close(registration->lock);
+  free(registration->folder);
+  free(registration->final);
+  *registration = REGISTRATION_NONE;
+}
+
+/* The lock is released by the kernel, however the monitor ended. */
+static bool is_dead(const char *folder) {
+  _cleanup_free_ char *path = path_join(folder, "state.json");
+  _cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC);
+  return fd < 0 ? errno == ENOENT : flock(fd, LOCK_SH | LOCK_NB) == 0;
+}
+
+/* A draft is unlocked for some microseconds after it was made; one that old is not being made. */
+static bool is_old(const char *folder) {
+  struct stat status;
+  return stat(folder, &status) == 0 && time(NULL) - status.st_mtime > 60;
+}
+
+static json_t *load_state(const char *folder) {
+  _cleanup_free_ char *path = path_join(folder, "state.json"), *data = NULL;
+  size_t length;
+  if (file_read_at(AT_FDCWD, path, STATE_LIMIT, &data, &length) < 0)
+    return NULL;
+  return json_loadb(data, length, 0, NULL);
+}
+
+static void add_entry(struct registry *registry, const char *runtime, const char *id) {
+  _cleanup_free_ char *folder = path_join(runtime, id);
+  bool draft = id[0] == '.';
+  if (is_dead(folder)) {
+    if (!draft || is_old(folder))
+      remove_folder(folder);
+    return;
+  }
+  json_t *state = draft ? NULL : load_state(folder);
+  if (!state)
+    return;
+  ARRAY_GROW(registry->entries, registry->count);
+  registry->entries[registry->count++] =
+      (struct registry_entry){xstrdup(id), steal_pointer(folder), state};
+}
+
+/* Ids have eight letters and no hyphens; other folders of ours in the same place have. */
+static bool is_id(const struct dirent *entry) {
+  const char *name = entry->d_name + (entry->d_name[0] == '.');
+  return strlen(name) == SESSION_ID_LENGTH && !strpbrk(name, ".-");
+}
+
+static int by_start(const void *left, const void *right) {
+  double a = json_number_value(json_object_get(((const struct registry_entry *)left)->state,
+                                               "started"));
+  double b = json_number_value(json_object_get(((const struct registry_entry *)right)->state,
+                                               "started"));
+  return (a > b) - (a < b);
+}
+
+void registry_load(const struct host_context *host, struct registry *ret_registry) {
+  *ret_registry = (struct registry){0};
+  DIR *folder = opendir(host->runtime_folder);
+  if (!folder)
+    return;
+  for (struct dirent *entry; (entry = readdir(folder));) {
+    if (is_id(entry))
+      add_entry(ret_registry, host->runtime_folder, entry->d_name);
+  }
+  closedir(folder);
+  if (ret_registry->count > 0)
+    qsort(ret_registry->entries, ret_registry->count, sizeof *ret_registry->entries, by_start);
+}
+
+void registry_clear(struct registry *registry) {
+  for (size_t i = 0; i < registry->count; i++) {
+    free(registry->entries[i].id);
+    free(registry->entries[i].folder);
+    json_decref(registry->entries[i].state);
+  }
+  free(registry->entries);
+  *registry = (struct registry){0};
+}
+
+static void list_ids(const struct registry *registry, const char *prefix, struct text *ret_list) {
+  for (size_t i = 0; i < registry->count; i++) {
+    if (strncmp(registry->entries[i].id, prefix, strlen(prefix)) == 0)
+      text_appendf(ret_list, "%s%s", ret_list->length ? ", " : "", registry->entries[i].id);
+  }
+}
+
+int registry_find(const struct registry *registry, const char *prefix,
+                  const struct registry_entry **ret_entry, struct sb_error *error) {
+  const struct registry_entry *found = NULL;
+  size_t matches = 0;
+  for (size_t i = 0; i < registry->count; i++) {
+    if (prefix[0] == '\0' || strncmp(registry->entries[i].id, prefix, strlen(prefix)) != 0)
+      continue;
+    found = &registry->entries[i];
+    matches++;
+  }
+  if (matches == 1) {
+    *ret_entry = found;
+    return 0;
+  }
+  _cleanup_text_ struct text list = {0};
+  list_ids(registry, matches ? prefix : "", &list);
+  _cleanup_free_ char *shown = escape_string(prefix);
+  sb_fail(error, SB_CODE_NOT_FOUND, 0, matches ? "more than one session starts with '%s'"
+                                               : "no session '%s'",
+          shown);
+  return list.length ? sb_hint(error, "there %s: %s", matches ? "are" : "is", text_string(&list))
+                     : sb_hint(error, "none of yours is running: 'sandbox ps' lists them");
+}
