@@ -1,0 +1,244 @@
+/* `sandbox exec` and `sandbox attach`: one more command in a running session. The session's init
+ * starts it; we pass our descriptors, or relay our terminal to the one it got. */
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "cli/session.h"
+#include "cli/values.h"
+#include "core/cleanup.h"
+#include "core/escape.h"
+#include "core/json.h"
+#include "session/terminal.h"
+
+/* ---- one command under way ---- */
+
+struct relay {
+  struct client_connection connection;
+  struct terminal terminal;
+  int signals;
+  int id;
+  int exit_code; /* -1 while it runs */
+  const char *command;
+};
+
+static json_t *exec_request(const struct exec_options *options) {
+  json_t *request = json_pack("{s:s, s:o, s:o, s:b}", "cmd", "cmd.exec", "argv",
+                              json_string_array(options->arguments, options->argument_count), "env",
+                              json_string_array(options->environment, options->environment_count),
+                              "tty", options->terminal);
+  if (options->folder)
+    json_set_string(request, "cwd", options->folder);
+  return request;
+}
+
+static int take_signals(void) {
+  static const int signals[] = {SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGWINCH, SIGUSR1, SIGUSR2};
+  sigset_t set;
+  sigemptyset(&set);
+  for (size_t i = 0; i < ARRAY_SIZE(signals); i++)
+    sigaddset(&set, signals[i]);
+  int fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+  sigaddset(&set, SIGPIPE);
+  sigprocmask(SIG_BLOCK, &set, NULL);
+  return fd;
+}
+
+static void forward_signals(struct relay *relay, struct sb_error *error) {
+  struct signalfd_siginfo info;
+  while (read(relay->signals, &info, sizeof info) == sizeof info) {
+    if (info.ssi_signo == SIGWINCH)
+      terminal_resize(&relay->terminal);
+    else if (relay->id > 0)
+      client_send(&relay->connection,
+                  json_pack("{s:s, s:i, s:i}", "cmd", "cmd.exec.signal", "id", relay->id, "signal",
+                            (int)info.ssi_signo),
+                  NULL, 0, error);
+  }
+}
+
+static int fail_start(const struct relay *relay, int errnum, struct sb_error *error) {
+  _cleanup_free_ char *command = escape_string(relay->command);
+  sb_fail(error, errnum == ENOENT ? SB_CODE_NOT_FOUND : SB_CODE_SYSTEM, errnum,
+          "cannot execute '%s'", command);
+  return sb_hint(error, "is it in the session's PATH, and is the folder visible inside?");
+}
+
+static int exit_code_of(int status) {
+  return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+static int handle_event(struct relay *relay, const json_t *message, struct sb_error *error) {
+  const char *event = json_string_value(json_object_get(message, "event"));
+  if (!event)
+    return 0;
+  if (strcmp(event, "event.terminal") == 0)
+    terminal_connect(&relay->terminal, relay->connection.fds[0]);
+  else if (strcmp(event, "event.started") == 0)
+    relay->id = (int)json_integer_value(json_object_get(message, "id"));
+  else if (strcmp(event, "event.exited") == 0)
+    relay->exit_code = exit_code_of((int)json_integer_value(json_object_get(message, "status")));
+  else if (strcmp(event, "event.failed") == 0) {
+    int errnum = (int)json_integer_value(json_object_get(message, "errno"));
+    relay->exit_code = errnum == ENOENT ? EXIT_CODE_NOT_FOUND : EXIT_CODE_CANNOT_EXECUTE;
+    return fail_start(relay, errnum, error);
+  }
+  return 0;
+}
+
+static int read_event(struct relay *relay, struct sb_error *error) {
+  json_t *message = NULL;
+  if (client_read(&relay->connection, &message, error) < 0)
+    return -1;
+  int result = handle_event(relay, message, error);
+  json_decref(message);
+  return result;
+}
+
+static int relay_once(struct relay *relay, struct sb_error *error) {
+  struct pollfd watched[4] = {{.fd = relay->connection.fd, .events = POLLIN},
+                              {.fd = relay->signals, .events = POLLIN}};
+  terminal_watch(&relay->terminal, watched + 2);
+  if (poll(watched, ARRAY_SIZE(watched), -1) < 0)
+    return 0;
+  terminal_relay(&relay->terminal, watched + 2);
+  if (watched[1].revents)
+    forward_signals(relay, error);
+  return watched[0].revents ? read_event(relay, error) : 0;
+}
+
+int session_exec(const char *folder, const struct exec_options *options, struct sb_error *error) {
+  struct relay relay = {
+      .connection = {.fd = -1},
+      .terminal = terminal_new(options->terminal ? TERMINAL_ALWAYS : TERMINAL_NEVER),
+      .exit_code = -1,
+      .command = options->arguments[0],
+  };
+  static const int own[] = {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO};
+  if (client_open(folder, &relay.connection, error) < 0)
+    return -1;
+  relay.signals = take_signals();
+  int result = client_send(&relay.connection, exec_request(options), own,
+                           options->terminal ? 0 : ARRAY_SIZE(own), error);
+  while (result == 0 && relay.exit_code < 0)
+    result = relay_once(&relay, error);
+  terminal_drain(&relay.terminal);
+  terminal_restore(&relay.terminal);
+  client_close(&relay.connection);
+  close(relay.signals);
+  return result < 0 && relay.exit_code < 0 ? -1 : relay.exit_code;
+}
+
+/* ---- the verbs ---- */
+
+enum exec_option { EXEC_CHDIR, EXEC_ENV, EXEC_TTY };
+
+static const struct option_spec exec_options[] = {
+    {EXEC_CHDIR, "chdir", 'C', ARGUMENT_REQUIRED, "DIR", "start in the folder DIR",
+     COMPLETE_FOLDER},
+    {EXEC_ENV, "env", 0, ARGUMENT_REQUIRED, "NAME=VALUE", "set an environment variable",
+     COMPLETE_NONE},
+    {EXEC_TTY, "tty", 0, ARGUMENT_REQUIRED, "WHEN", "give the command a terminal of its own",
+     COMPLETE_WORDS, "auto always never"},
+    {0},
+};
+
+static bool wants_terminal(const struct invocation *invocation) {
+  const char *value = invocation_value(invocation, EXEC_TTY);
+  if (value && strcmp(value, "auto") != 0)
+    return strcmp(value, "always") == 0;
+  return isatty(STDIN_FILENO) && isatty(STDOUT_FILENO);
+}
+
+static int collect_environment(const struct invocation *invocation, struct strv *ret_list,
+                               struct sb_error *error) {
+  for (size_t i = 0; i < invocation->option_count; i++) {
+    const struct given_option *given = &invocation->options[i];
+    if (given->spec->id != EXEC_ENV)
+      continue;
+    if (!strchr(given->value, '=')) {
+      sb_fail(error, SB_CODE_USAGE, 0, "--env '%s' has no value", given->value);
+      return sb_hint(error, "write --env NAME=VALUE");
+    }
+    strv_add(ret_list, given->value);
+  }
+  return 0;
+}
+
+static int run_in_session(const struct invocation *invocation, struct exec_options *options) {
+  _cleanup_error_ struct sb_error error = {0};
+  _cleanup_choice_ struct session_choice choice = {0};
+  _cleanup_strv_ struct strv environment = {0};
+  if (session_choose(&choice, invocation->operands[0], &error) < 0 ||
+      collect_environment(invocation, &environment, &error) < 0)
+    return cli_report_for(invocation, &error);
+  options->environment = environment.items;
+  options->environment_count = environment.count;
+  options->folder = invocation_value(invocation, EXEC_CHDIR);
+  int code = session_exec(choice.entry->folder, options, &error);
+  if (error.message)
+    cli_report_for(invocation, &error);
+  return code < 0 ? EXIT_CODE_FAILURE : code;
+}
+
+static int exec_main(const struct invocation *invocation) {
+  if (invocation->operand_count < 2) {
+    _cleanup_error_ struct sb_error error = {0};
+    sb_fail(&error, SB_CODE_USAGE, 0, "exec needs a session and a command");
+    sb_hint(&error, "sandbox exec SID -- ls; 'sandbox ps' lists the sessions");
+    return cli_report_for(invocation, &error);
+  }
+  char **words = invocation->operands + 1;
+  words += strcmp(words[0], "--") == 0 && words[1];
+  struct exec_options options = {
+      .arguments = words,
+      .argument_count = invocation->operand_count - (size_t)(words - invocation->operands),
+      .terminal = wants_terminal(invocation),
+  };
+  return run_in_session(invocation, &options);
+}
+
+static int attach_main(const struct invocation *invocation) {
+  if (invocation->operand_count != 1) {
+    _cleanup_error_ struct sb_error error = {0};
+    sb_fail(&error, SB_CODE_USAGE, 0, "attach needs one session");
+    sb_hint(&error, "sandbox attach SID; 'sandbox ps' lists the sessions");
+    return cli_report_for(invocation, &error);
+  }
+  const char *shell = getenv("SHELL");
+  char *arguments[] = {(char *)(shell && shell[0] == '/' ? shell : "/bin/sh"), NULL};
+  struct exec_options options = {.arguments = arguments, .argument_count = 1, .terminal = true};
+  return run_in_session(invocation, &options);
+}
+
+const struct verb exec_verb = {
+    .name = "exec",
+    .synopsis = "[OPTION]... SID [--] COMMAND [ARGUMENT]...",
+    .summary = "run one more command in a running session",
+    .description =
+        "Runs COMMAND in the session SID, confined exactly like its first command. It is started "
+        "by the session's own init and gets your stdin, stdout and stderr. This takes about as "
+        "long as starting the command itself: keep a session with 'sandbox run --detach' and run "
+        "a thousand commands in it.",
+    .options = exec_options,
+    .stop_at_operand = true,
+    .operand_completion = COMPLETE_SESSION,
+    .run = exec_main,
+};
+
+const struct verb attach_verb = {
+    .name = "attach",
+    .synopsis = "[OPTION]... SID",
+    .summary = "open a shell in a running session",
+    .description = "Opens an interactive shell ($SHELL) in the session SID, with a terminal of its "
+                   "own, confined exactly like the session's first command.",
+    .options = exec_options,
+    .operand_completion = COMPLETE_SESSION,
+    .run = attach_main,
+};

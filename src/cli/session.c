@@ -1,0 +1,48 @@
+/* What the verbs about running sessions share; see session.h. */
+#include "cli/session.h"
+
+#include <math.h>
+
+#include "core/alloc.h"
+
+int session_choose(struct session_choice *ret_choice, const char *prefix, struct sb_error *error) {
+  struct session_choice choice = {0};
+  if (host_context_load(&choice.host, error) < 0)
+    return -1;
+  registry_load(&choice.host, &choice.registry);
+  if (prefix && registry_find(&choice.registry, prefix, &choice.entry, error) < 0) {
+    session_choice_clear(&choice);
+    return -1;
+  }
+  *ret_choice = choice;
+  return 0;
+}
+
+void session_choice_clear(struct session_choice *choice) {
+  registry_clear(&choice->registry);
+  host_context_clear(&choice->host);
+}
+
+char *show_age(double seconds) {
+  static const struct {
+    double size;
+    char letter;
+  } units[] = {{86400, 'd'}, {3600, 'h'}, {60, 'm'}};
+  for (size_t i = 0; i < sizeof units / sizeof units[0]; i++) {
+    if (seconds >= units[i].size)
+      return xasprintf("%.0f%c", floor(seconds / units[i].size), units[i].letter);
+  }
+  return xasprintf("%.0fs", floor(seconds));
+}
+
+char *show_bytes(double bytes) {
+  static const char *const units[] = {"B", "kB", "MB", "GB", "TB"};
+  if (bytes < 0)
+    return xstrdup("-");
+  size_t unit = 0;
+  while (bytes >= 1000 && unit + 1 < sizeof units / sizeof units[0]) {
+    bytes /= 1000;
+    unit++;
+  }
+  return xasprintf(bytes < 10 && unit > 0 ? "%.1f %s" : "%.0f %s", bytes, units[unit]);
+}

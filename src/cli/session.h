@@ -1,0 +1,37 @@
+/* What the verbs about running sessions share. */
+#pragma once
+
+#include "cli/cli.h"
+#include "plan/project.h"
+#include "session/client.h"
+#include "session/registry.h"
+
+/* The registry of the caller, and the one session the first operand names. */
+struct session_choice {
+  struct host_context host;
+  struct registry registry;
+  const struct registry_entry *entry;
+};
+
+/* Loads the registry; with a prefix, finds the session. */
+int session_choose(struct session_choice *ret_choice, const char *prefix, struct sb_error *error);
+void session_choice_clear(struct session_choice *choice);
+#define _cleanup_choice_ __attribute__((cleanup(session_choice_clear)))
+
+/* "3s", "12m", "2h", "5d". New string. */
+char *show_age(double seconds);
+
+/* "12 kB", "3.4 MB"; "-" if it is not known. New string. */
+char *show_bytes(double bytes);
+
+/* Runs argv (with "tty" or the caller's descriptors) in the session and relays until it ends.
+ * Returns the exit code. In exec.c. */
+struct exec_options {
+  char *const *arguments;
+  size_t argument_count;
+  const char *folder;
+  char *const *environment; /* NAME=value */
+  size_t environment_count;
+  bool terminal;
+};
+int session_exec(const char *folder, const struct exec_options *options, struct sb_error *error);

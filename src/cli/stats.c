@@ -1,0 +1,144 @@
+/* `sandbox stats`: what a session uses, live or once, for people, programs and Prometheus. */
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/session.h"
+#include "cli/values.h"
+#include "core/cleanup.h"
+#include "core/json.h"
+#include "core/text.h"
+#include "limits/limits.h"
+
+enum stats_option { STATS_JSON, STATS_ONCE, STATS_INTERVAL, STATS_PROMETHEUS };
+
+static const struct option_spec stats_options[] = {
+    {STATS_JSON, "json", 0, ARGUMENT_NONE, NULL, "print one JSON object a line", COMPLETE_NONE},
+    {STATS_ONCE, "once", 0, ARGUMENT_NONE, NULL, "print once and stop", COMPLETE_NONE},
+    {STATS_INTERVAL, "interval", 0, ARGUMENT_REQUIRED, "TIME", "how often (default 1s)",
+     COMPLETE_NONE},
+    {STATS_PROMETHEUS, "prometheus", 0, ARGUMENT_NONE, NULL,
+     "print all sessions in Prometheus' text format, once", COMPLETE_NONE},
+    {0},
+};
+
+static double number(const json_t *object, const char *key) {
+  const json_t *value = json_object_get(object, key);
+  return json_is_number(value) ? json_number_value(value) : -1;
+}
+
+static char *line_for_people(const json_t *stats) {
+  _cleanup_free_ char *age = show_age(number(stats, "age"));
+  _cleanup_free_ char *memory = show_bytes(number(stats, "memory_bytes"));
+  _cleanup_free_ char *peak = show_bytes(number(stats, "memory_peak_bytes"));
+  _cleanup_free_ char *read = show_bytes(number(stats, "io_read_bytes"));
+  _cleanup_free_ char *written = show_bytes(number(stats, "io_write_bytes"));
+  struct text text = {0};
+  text_appendf(&text, "%s  age %s  cpu %.2fs  memory %s (peak %s)  processes %.0f  read %s  "
+                      "written %s",
+               json_string_value(json_object_get(stats, "sid")), age, number(stats, "cpu_seconds"),
+               memory, peak, number(stats, "processes"), read, written);
+  return text_steal(&text);
+}
+
+static int print_stats(const json_t *stats, bool json, bool live) {
+  _cleanup_free_ char *line = json ? json_line(stats) : line_for_people(stats);
+  if (json)
+    return cli_print(line);
+  _cleanup_text_ struct text text = {0};
+  text_appendf(&text, "%s%s%s", live ? "\r\033[2K" : "", line, live ? "" : "\n");
+  return cli_print(text_string(&text));
+}
+
+static int follow(const struct invocation *invocation, const struct registry_entry *entry,
+                  unsigned interval, struct sb_error *error) {
+  bool json = invocation_has(invocation, STATS_JSON), once = invocation_has(invocation, STATS_ONCE);
+  bool live = !json && !once && isatty(STDOUT_FILENO);
+  _cleanup_client_ struct client_connection connection = {.fd = -1};
+  if (client_open(entry->folder, &connection, error) < 0)
+    return -1;
+  for (;;) {
+    json_t *stats = NULL;
+    if (client_send(&connection, json_pack("{s:s}", "cmd", "cmd.stats"), NULL, 0, error) < 0 ||
+        client_read(&connection, &stats, error) < 0)
+      return live ? cli_print("\n") : 0; /* it has ended, and so have we */
+    int result = print_stats(stats, json, live);
+    json_decref(stats);
+    if (once || result != 0)
+      return result;
+    struct pollfd gone = {.fd = connection.fd, .events = POLLIN};
+    if (poll(&gone, 1, (int)interval) > 0)
+      return live ? cli_print("\n") : 0;
+  }
+}
+
+static uint64_t counter(const json_t *stats, const char *key) {
+  const json_t *value = json_object_get(stats, key);
+  return json_is_integer(value) ? (uint64_t)json_integer_value(value) : USAGE_UNKNOWN;
+}
+
+static int print_prometheus(const struct registry *registry) {
+  struct usage_sample *samples = calloc(registry->count + 1, sizeof *samples);
+  size_t count = 0;
+  for (size_t i = 0; samples && i < registry->count; i++) {
+    _cleanup_error_ struct sb_error error = {0};
+    json_t *stats = NULL;
+    if (client_call(registry->entries[i].folder, json_pack("{s:s}", "cmd", "cmd.stats"), &stats,
+                    &error) < 0)
+      continue;
+    double cpu = number(stats, "cpu_seconds");
+    samples[count++] = (struct usage_sample){
+        .session_id = registry->entries[i].id,
+        .usage = {.cpu_ns = cpu < 0 ? USAGE_UNKNOWN : (uint64_t)(cpu * 1e9),
+                  .throttled_ns = USAGE_UNKNOWN,
+                  .memory_bytes = counter(stats, "memory_bytes"),
+                  .memory_peak_bytes = counter(stats, "memory_peak_bytes"),
+                  .processes = counter(stats, "processes"),
+                  .processes_peak = counter(stats, "processes_peak"),
+                  .io_read_bytes = counter(stats, "io_read_bytes"),
+                  .io_write_bytes = counter(stats, "io_write_bytes"),
+                  .disk_bytes = counter(stats, "disk_bytes"),
+                  .disk_files = counter(stats, "disk_files"),
+                  .memory_kills = counter(stats, "memory_kills"),
+                  .refused_forks = counter(stats, "refused_forks")}};
+    json_decref(stats);
+  }
+  _cleanup_text_ struct text text = {0};
+  usage_to_prometheus(samples, count, &text);
+  free(samples);
+  return cli_print(text_string(&text));
+}
+
+static int stats_main(const struct invocation *invocation) {
+  _cleanup_error_ struct sb_error error = {0};
+  _cleanup_choice_ struct session_choice choice = {0};
+  uint64_t interval = 1000;
+  const char *given = invocation_value(invocation, STATS_INTERVAL);
+  bool prometheus = invocation_has(invocation, STATS_PROMETHEUS);
+  if (given && value_duration("--interval", given, &interval, &error) < 0)
+    return cli_report_for(invocation, &error);
+  if (invocation->operand_count != 1 && !prometheus) {
+    sb_fail(&error, SB_CODE_USAGE, 0, "stats needs one session");
+    sb_hint(&error, "sandbox stats SID; 'sandbox ps' lists the sessions");
+    return cli_report_for(invocation, &error);
+  }
+  if (session_choose(&choice, prometheus ? NULL : invocation->operands[0], &error) < 0)
+    return cli_report_for(invocation, &error);
+  if (prometheus)
+    return print_prometheus(&choice.registry);
+  int result = follow(invocation, choice.entry, (unsigned)interval, &error);
+  return result < 0 ? cli_report_for(invocation, &error) : result;
+}
+
+const struct verb stats_verb = {
+    .name = "stats",
+    .synopsis = "[OPTION]... SID",
+    .summary = "show what a session uses",
+    .description = "Shows processor time, memory, processes and input/output of a session, once a "
+                   "second until it ends.",
+    .options = stats_options,
+    .operand_completion = COMPLETE_SESSION,
+    .run = stats_main,
+};
