@@ -483,6 +483,8 @@ class LeakCheck:
     # Kept by design, below the state folder: logs and the audit trail.
     STATE_ALLOWED = ("audit", "log", "trust", "history", "lock")
     RUNTIME_ALLOWED = ("lock",)
+    # Folders that stay, empty, for the next session.
+    STANDING_FOLDERS = (["placeholders"], ["overlays"])
 
     def __init__(self, box):
         self.box = box
@@ -524,13 +526,13 @@ class LeakCheck:
                 pass
         return [f"process left: {pid} {line}" for pid, line in left.items()]
 
-    @staticmethod
-    def _files(folder, allowed):
+    def _files(self, folder, allowed):
         found = []
         for path, folders, files in os.walk(os.path.join(folder, "sandbox")):
             relative = os.path.relpath(path, folder).split(os.sep)[1:]
-            for name in files + ([] if relative else folders):
+            for name in files + folders:
                 parts = [*relative, name]
-                if not any(word in part for part in parts for word in allowed):
+                if parts not in self.STANDING_FOLDERS and \
+                        not any(word in part for part in parts for word in allowed):
                     found.append(f"left in {os.path.basename(folder)}: {os.path.join(path, name)}")
         return found
