@@ -1,5 +1,6 @@
 /* `sandbox run`: flags and policy become a plan, the plan becomes a session. */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -56,8 +57,7 @@ static int apply_path_flag(struct run *run, const struct given_option *given,
     if (path_flags[i].option != given->spec->id)
       continue;
     /* Protected names belong to the project; paths are meant from where the caller stands. */
-    const char *base =
-        path_flags[i].kind == RULE_UNPROTECT ? run->host.project : run->host.cwd;
+    const char *base = path_flags[i].kind == RULE_UNPROTECT ? run->host.project : run->host.cwd;
     return policy_add_flag(run->policy, &run->host.policy, path_flags[i].kind, base, given->value,
                            path_flags[i].flag, error);
   }
@@ -178,6 +178,20 @@ static enum terminal_mode terminal_mode_of(const struct invocation *invocation) 
 }
 
 static int make_plan(struct run *run, struct sb_error *error) {
+/* Descriptors that the caller left closed: something of ours must not land on their numbers, where
+ * the session's init closes what it takes for the workload's. Theirs stay closed by O_CLOEXEC. */
+static int reserve_closed_descriptors(struct sb_error *error) {
+  for (;;) {
+    int fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+    if (fd < 0)
+      return sb_fail_errno(error, "opening '/dev/null'");
+    if (fd > STDERR_FILENO) {
+      close(fd);
+      return 0;
+    }
+  }
+}
+
   struct plan_request request = {
       .host = &run->host,
       .policy = run->policy,
@@ -204,8 +218,9 @@ static int prepare(struct run *run, struct sb_error *error) {
     sb_fail_errno(error, "-C '%s'", shown);
     return sb_hint(error, "name a folder that exists");
   }
-  if (check_descriptors(error) < 0 || host_context_load(&run->host, error) < 0 ||
-      choose_command(run, error) < 0 || load_policy(run, error) < 0)
+  if (check_descriptors(error) < 0 || reserve_closed_descriptors(error) < 0 ||
+      host_context_load(&run->host, error) < 0 || choose_command(run, error) < 0 ||
+      load_policy(run, error) < 0)
     return -1;
   session_new_id(run->id);
   run->overlay_folder = overlays_folder(&run->host, run->id);
@@ -244,10 +259,13 @@ static void show_notice(void *context, const char *text) {
 static void show_warnings(const struct run *run) {
   if (invocation_has(run->invocation, RUN_QUIET))
     return;
-  STRV_FOREACH(line, &run->policy->ignored) cli_warn("%s", *line);
-  STRV_FOREACH(line, &run->plan.warnings) cli_warn("%s", *line);
+  STRV_FOREACH (line, &run->policy->ignored)
+    cli_warn("%s", *line);
+  STRV_FOREACH (line, &run->plan.warnings)
+    cli_warn("%s", *line);
   if (invocation_has(run->invocation, RUN_VERBOSE)) {
-    STRV_FOREACH(line, &run->plan.notes) cli_warn("%s", *line);
+    STRV_FOREACH (line, &run->plan.notes)
+      cli_warn("%s", *line);
   }
 }
 
@@ -278,8 +296,7 @@ static size_t title_size(const char *title) {
   return environ[0] && environ[0] > title ? (size_t)(environ[0] - title) : 0;
 }
 
-static int run_session(struct run *run, struct session_result *ret_result,
-                       struct sb_error *error) {
+static int run_session(struct run *run, struct session_result *ret_result, struct sb_error *error) {
   struct session_request request = {
       .host = &run->host,
       .plan = &run->plan,

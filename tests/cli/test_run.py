@@ -215,6 +215,29 @@ def test_ignored_sigpipe_stays_ignored(box):
     assert bash(box, script.format("$S -- ")).stdout == bash(box, script.format("")).stdout
 
 
+@pytest.mark.parametrize("redirection, argv, status", [
+    ("<&-", "cat", 1),
+    (">&-", "echo x", 1),
+    ("2>&-", "echo x", 0),
+    ("<&- >&- 2>&-", "true", 0),
+    (">/dev/full", "echo x", 1),
+])
+def test_closed_and_full_streams_as_outside(box, redirection, argv, status):
+    outside = bash(box, f"env {argv} {redirection}")
+    inside = bash(box, f"$S -- {argv} {redirection}")
+    assert outside.exit == status
+    assert inside.exit == outside.exit and inside.stdout == outside.stdout, (inside, outside)
+
+
+def test_closed_stream_is_not_given_something_else(box):
+    """A descriptor of ours must never land on a number that the caller left closed."""
+    result = bash(box, "$S -- ls -l /proc/self/fd <&- 2>/dev/null")
+    numbers = [line.split()[8] for line in result.stdout.splitlines()[1:]]
+    # ls takes the lowest free number for the folder it reads: that is 0, and nothing else is new.
+    assert numbers == ["0", "1", "2"], result
+    assert "/proc/" in result.stdout.splitlines()[1], result
+
+
 @pytest.mark.parametrize("script", [
     "echo one > /dev/stdout", "echo one >> /dev/fd/1", "cp README.md /dev/stdout"])
 def test_dev_stdout_when_it_is_a_file(box, script):
