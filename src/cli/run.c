@@ -64,11 +64,18 @@ static int apply_path_flag(struct run *run, const struct given_option *given,
   return 0;
 }
 
-static void apply_environment_flag(struct policy *policy, const char *value) {
+static int apply_environment_flag(struct policy *policy, const char *value,
+                                  struct sb_error *error) {
+  if (value[0] == '=') {
+    _cleanup_free_ char *shown = escape_string(value);
+    sb_fail(error, SB_CODE_USAGE, 0, "--env '%s': the name of the variable is missing", shown);
+    return sb_hint(error, "write --env NAME=VALUE to set it, --env NAME to pass it");
+  }
   if (strchr(value, '='))
     strv_add(&policy->environment_set, value);
   else
     strv_add(&policy->environment_pass, value);
+  return 0;
 }
 
 static void apply_network_flag(struct policy *policy, const char *hosts) {
@@ -109,8 +116,7 @@ static int apply_scalar_flag(struct run *run, const struct given_option *given,
     set_scalar(policy, "backend");
     return 0;
   case RUN_ENV:
-    apply_environment_flag(policy, given->value);
-    return 0;
+    return apply_environment_flag(policy, given->value, error);
   case RUN_ALLOW_NETWORK:
     apply_network_flag(policy, given->value);
     set_scalar(policy, "network.mode");
@@ -172,12 +178,6 @@ static int check_descriptors(struct sb_error *error) {
   return 0;
 }
 
-static enum terminal_mode terminal_mode_of(const struct invocation *invocation) {
-  const char *value = invocation_value(invocation, RUN_TTY);
-  return value ? (enum terminal_mode)value_word("auto always never", value) : TERMINAL_AUTO;
-}
-
-static int make_plan(struct run *run, struct sb_error *error) {
 /* Descriptors that the caller left closed: something of ours must not land on their numbers, where
  * the session's init closes what it takes for the workload's. Theirs stay closed by O_CLOEXEC. */
 static int reserve_closed_descriptors(struct sb_error *error) {
@@ -192,6 +192,12 @@ static int reserve_closed_descriptors(struct sb_error *error) {
   }
 }
 
+static enum terminal_mode terminal_mode_of(const struct invocation *invocation) {
+  const char *value = invocation_value(invocation, RUN_TTY);
+  return value ? (enum terminal_mode)value_word("auto always never", value) : TERMINAL_AUTO;
+}
+
+static int make_plan(struct run *run, struct sb_error *error) {
   struct plan_request request = {
       .host = &run->host,
       .policy = run->policy,

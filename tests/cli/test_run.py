@@ -354,6 +354,11 @@ def test_env_option(box):
     assert "NOT_THERE" not in "\n".join(box.run(["env"], options=["--env", "NOT_THERE"]).stdout)
 
 
+@pytest.mark.parametrize("name", ["", "=value"])
+def test_env_option_without_a_name(box, name):
+    assert "--env" in fails_with_125(box, ["--env", name])
+
+
 def test_session_id_and_hostname(box):
     out = shell(box, "echo $SANDBOX; hostname; uname -n").stdout.split()
     assert out[1] == out[2] == f"sandbox-{out[0]}" and len(out[0]) == 8, out
