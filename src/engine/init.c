@@ -212,6 +212,8 @@ static int prepare(struct init *init) {
   if (setsid() < 0 || enter_namespaces(init) < 0)
     return -1;
   await(init, MESSAGE_IDENTITY_READY);
+  if (shift_time(init) < 0) /* while our own files in /proc still belong to us */
+    return -1;
   /* From here on nothing inside may read or trace us; before, the monitor needed our /proc. */
   prctl(PR_SET_DUMPABLE, 0);
   forbid_user_namespaces(init);
@@ -219,7 +221,7 @@ static int prepare(struct init *init) {
   if (view_build(init->input->plan, init->report) < 0)
     return -1;
   report_phase(init->report, PHASE_VIEW);
-  return shift_time(init);
+  return 0;
 }
 
 _Noreturn void init_main(const struct init_input *input) {

@@ -381,6 +381,25 @@ def test_tmpdir_exists_and_is_private(box, outside):
 # ---- clocks ----
 
 
+@pytest.mark.parametrize("offset", [100000, -1])
+def test_time_offset(box, offset):
+    def clocks(options):
+        result = box.run(["/usr/bin/python3", "-c", CLOCK], options=options)
+        return [float(word) for word in result.stdout.split()]
+
+    if offset == -1 and time.clock_gettime(time.CLOCK_BOOTTIME) < 60:
+        pytest.skip("the machine has just booted: no clock may become negative")
+    plain, shifted = clocks([]), clocks([f"--time-offset={offset}"])
+    assert abs(shifted[0] - plain[0] - offset) < 30 and abs(shifted[1] - plain[1] - offset) < 30
+    assert abs(shifted[2] - plain[2]) < 30, "real time must not move"
+    if offset < 0:
+        assert shifted[0] < time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def test_time_offset_below_zero_time(box):
+    assert "clocks" in fails_with_125(box, ["--time-offset=-3153600000"])
+
+
 # ---- what it says ----
 
 
