@@ -28,6 +28,7 @@ struct monitor {
   sigset_t original_mask;
   int signals; /* signalfd */
   bool announced;
+  int early;     /* a signal that came before the workload: it gets it when it is there */
   int abandoned; /* the signal that ended the start */
   bool over;
 };
@@ -90,17 +91,27 @@ static void stop_with_workload(struct monitor *monitor) {
   engine_send(&monitor->engine, MESSAGE_CONTINUE, 0);
 }
 
-/* Before there is a workload, a signal that would have ended us ends the start. */
-static void abandon(struct monitor *monitor, int signal) {
+/* How long a signal waits for the workload before it ends the start instead. */
+#define EARLY_SIGNAL_MILLISECONDS 1000
+
+static void abandon(struct monitor *monitor) {
+  monitor->over = true;
+  monitor->abandoned = monitor->early;
+}
+
+/* The workload may run already and only the news of it be on its way, so the first signal waits for
+ * it. A second one means it. */
+static void keep_early_signal(struct monitor *monitor, int signal) {
   if (signal == SIGWINCH || signal == SIGCONT || signal == SIGTSTP)
     return;
-  monitor->over = true;
-  monitor->abandoned = signal;
+  if (monitor->early)
+    abandon(monitor);
+  monitor->early = signal;
 }
 
 static void handle_signal(struct monitor *monitor, int signal) {
   if (!monitor->result->started) {
-    abandon(monitor, signal);
+    keep_early_signal(monitor, signal);
     return;
   }
   for (size_t i = 0; i < ARRAY_SIZE(forwarded); i++) {
@@ -159,6 +170,8 @@ static void read_message(struct monitor *monitor) {
   case MESSAGE_STARTED:
     announce(monitor);
     monitor->result->started = true;
+    if (monitor->early)
+      handle_signal(monitor, monitor->early);
     return;
   case MESSAGE_STOPPED:
     stop_with_workload(monitor);
@@ -178,7 +191,11 @@ static void supervise(struct monitor *monitor) {
     struct pollfd watched[4] = {{.fd = monitor->engine.channel, .events = POLLIN},
                                 {.fd = monitor->signals, .events = POLLIN}};
     terminal_watch(&monitor->terminal, watched + 2);
-    if (poll(watched, ARRAY_SIZE(watched), -1) < 0)
+    bool waiting = monitor->early && !monitor->result->started;
+    int ready = poll(watched, ARRAY_SIZE(watched), waiting ? EARLY_SIGNAL_MILLISECONDS : -1);
+    if (ready == 0)
+      abandon(monitor);
+    if (ready <= 0)
       continue;
     terminal_relay(&monitor->terminal, watched + 2);
     if (watched[1].revents)
@@ -201,8 +218,8 @@ static int start(struct monitor *monitor, struct sb_error *error) {
       engine_map_identity(&monitor->engine, error) < 0)
     return -1;
   prctl(PR_SET_DUMPABLE, 0); /* nobody attaches to us from now on */
-  if (placeholders_create(&monitor->placeholders, request->plan, request->host,
-                          request->session_id, error) < 0)
+  if (placeholders_create(&monitor->placeholders, request->plan, request->host, request->session_id,
+                          error) < 0)
     return -1;
   report_phase(request->report, PHASE_PLACEHOLDERS);
   return engine_go(&monitor->engine, error);

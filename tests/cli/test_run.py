@@ -471,6 +471,16 @@ def test_colour_only_on_a_terminal(box):
 # ---- signals ----
 
 
+@pytest.mark.parametrize("name", ["TERM", "INT", "HUP", "USR1", "USR2", "QUIT"])
+def test_signals_reach_the_command(box, name):
+    script = f"trap 'echo got; exit 9' {name}; echo ready; while :; do sleep 0.02; done"
+    process = box.start(["sh", "-c", script], stdout=subprocess.PIPE)
+    assert process.stdout.readline() == b"ready\n"
+    process.send_signal(getattr(signal, "SIG" + name))
+    assert process.stdout.read() == b"got\n"
+    assert process.wait(5) == 9
+
+
 def test_signal_ends_the_command(box):
     process = box.start(["sleep", "30"], stdout=subprocess.PIPE)
     time.sleep(0.1)
