@@ -19,7 +19,7 @@
 /* The deepest writable place above a path, or NULL. */
 static const char *writable_above(const struct compiler *compiler, const char *path) {
   const char *best = NULL;
-  STRV_FOREACH(place, &compiler->writable) {
+  STRV_FOREACH (place, &compiler->writable) {
     if (path_is_under(path, *place) && (!best || strlen(*place) > strlen(best)))
       best = *place;
   }
@@ -54,9 +54,8 @@ static void reserve(struct compiler *compiler, const char *path, const char *con
                     const char *why) {
   if (strv_contains(&compiler->fixed, path))
     return;
-  plan_add(compiler->plan,
-           content ? OPERATION_PLACEHOLDER_FILE : OPERATION_PLACEHOLDER_FOLDER, path, content, "%s",
-           why);
+  plan_add(compiler->plan, content ? OPERATION_PLACEHOLDER_FILE : OPERATION_PLACEHOLDER_FOLDER,
+           path, content, "%s", why);
   add_protect(compiler, path, 0, why);
 }
 
@@ -70,6 +69,12 @@ static int protect_link(struct compiler *compiler, const char *path, const char 
   return compile_protect(compiler, target, false, NULL, why, error);
 }
 
+/* Who cannot create a name in a folder needs no placeholder there. */
+static bool creatable(const char *path) {
+  _cleanup_free_ char *parent = path_parent(path);
+  return faccessat(AT_FDCWD, parent, W_OK, AT_EACCESS) == 0;
+}
+
 /* Walks from the place down to the name; returns 1 when a missing or linked part settled it. */
 static int fix_folders(struct compiler *compiler, const char *place, const char *path,
                        bool reserve_missing, const char *why, struct sb_error *error) {
@@ -78,7 +83,7 @@ static int fix_folders(struct compiler *compiler, const char *place, const char 
     _cleanup_free_ char *folder = xstrndup(path, (size_t)(slash - path));
     struct stat status;
     if (lstat(folder, &status) < 0) {
-      if (errno == ENOENT && reserve_missing)
+      if (errno == ENOENT && reserve_missing && creatable(folder))
         reserve(compiler, folder, NULL, why);
       return 1;
     }
@@ -99,12 +104,6 @@ static int fix_folders(struct compiler *compiler, const char *place, const char 
     add_pin(compiler, folder);
   }
   return 0;
-}
-
-/* Who cannot create a name in a folder needs no placeholder there. */
-static bool creatable(const char *path) {
-  _cleanup_free_ char *parent = path_parent(path);
-  return faccessat(AT_FDCWD, parent, W_OK, AT_EACCESS) == 0;
 }
 
 int compile_protect(struct compiler *compiler, const char *path, bool reserve_missing,

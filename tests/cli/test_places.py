@@ -90,6 +90,16 @@ def test_mount_inside_the_project(box, host_root):
         assert result.stdout == "x\n" and os.path.exists(os.path.join(point, "x")), result
 
 
+def test_read_only_file_system(box, host_root):
+    with mounted(box, box.home("mnt")) as point:
+        project_at(box, point)
+        subprocess.run(["mount", "-o", "remount,ro", point], check=True)
+        result = shell(box, "cat README.md; echo x > x", point)
+        assert "ordinary" in result.stdout and result.exit != 0 and result.exit < 125, result
+        asked = box.run(["true"], cwd=box.project, options=["--rw", point])
+        assert asked.exit == 125 and "read-only" in asked.stderr, asked
+
+
 @pytest.mark.parametrize("parent", ["/tmp", "/var/tmp", "/dev/shm"])
 def test_below_a_private_place(box, parent):
     with temporary_project(box, parent) as project:
@@ -147,6 +157,23 @@ def test_deeper_than_a_path_can_say(box):
     result = box.plain(["bash", "-c", script], cwd=box.home(), env={"S": box.world.command})
     assert result.exit == 125 and "fix:" in result.stderr, result
     subprocess.run(["rm", "-rf", box.home("0" * 200)], check=True)
+
+
+def test_read_only_folder(box):
+    project = project_at(box, box.home("p"))
+    os.chmod(project, 0o555)
+    result = shell(box, "cat README.md && echo x > x", project)
+    assert "ordinary" in result.stdout and 0 < result.exit < 125, result
+    assert os.listdir(project) == ["README.md"]
+
+
+def test_project_of_another_user(box, host_root):
+    project = project_at(box, box.home("p"))
+    for path in (project, os.path.join(project, "README.md")):
+        os.chown(path, 12345, 12345)
+    result = shell(box, "cat README.md && echo x > x", project)
+    assert "ordinary" in result.stdout and 0 < result.exit < 125, result
+    assert os.listdir(project) == ["README.md"]
 
 
 # ---- home ----
@@ -548,6 +575,21 @@ def large_tree(world):
             out.write("SECRET\n")
     yield top
     shutil.rmtree(top)
+
+
+def test_globs_over_a_large_tree(box, large_tree, capsys):
+    empty = project_at(box, box.home("p"))
+    options = [word for i in range(15)
+               for word in ("--blacklist", os.path.join(large_tree, f"**/*.secret{i}"))]
+    plain = milliseconds(box, [], empty)
+    built_in = milliseconds(box, [], large_tree)
+    globs = milliseconds(box, options, large_tree)
+    report(capsys, f"15 globs over 100,000 files: {globs:.0f} ms, the built-in ones alone:"
+                   f" {built_in:.0f} ms, empty project: {plain:.0f} ms")
+    find = ["sh", "-c", "find . -name '*.secret*' -exec cat {} + 2>/dev/null"]
+    assert box.plain(find, cwd=large_tree).stdout.count("SECRET") == 15, "no control"
+    assert box.run(find, cwd=large_tree, options=options).stdout.count("SECRET") == 0
+    assert SLOW_BUILD or globs - plain < 200
 
 
 # ---- which rule wins ----
