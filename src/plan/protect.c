@@ -4,6 +4,7 @@
  * would walk around the protection. */
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -59,14 +60,33 @@ static void reserve(struct compiler *compiler, const char *path, const char *con
   add_protect(compiler, path, 0, why);
 }
 
+/* Where a link leads, also if nothing is there yet: what is missing can be created. */
+static char *link_target(const char *path, bool *ret_missing) {
+  char *target = compile_resolve(path);
+  *ret_missing = !target;
+  if (target)
+    return target;
+  char text[PATH_MAX];
+  ssize_t length = readlink(path, text, sizeof text - 1);
+  if (length <= 0)
+    return NULL;
+  text[length] = '\0';
+  _cleanup_free_ char *parent = path_parent(path);
+  return path_join(parent, text);
+}
+
+int compile_protect_target(struct compiler *compiler, const char *link, const char *why,
+                           struct sb_error *error) {
+  bool missing;
+  _cleanup_free_ char *target = link_target(link, &missing);
+  return target ? compile_protect(compiler, target, missing, NULL, why, error) : 0;
+}
+
 /* A link is fixed as a link, and its target, if it is writable too, is protected like the name. */
 static int protect_link(struct compiler *compiler, const char *path, const char *why,
                         struct sb_error *error) {
   add_protect(compiler, path, OPERATION_NOFOLLOW, why);
-  _cleanup_free_ char *target = compile_resolve(path);
-  if (!target)
-    return 0; /* dangling: its target is not there to be executed, and the link cannot change */
-  return compile_protect(compiler, target, false, NULL, why, error);
+  return compile_protect_target(compiler, path, why, error);
 }
 
 /* Who cannot create a name in a folder needs no placeholder there. */
@@ -89,9 +109,11 @@ static int fix_folders(struct compiler *compiler, const char *place, const char 
     }
     if (S_ISLNK(status.st_mode)) {
       add_protect(compiler, folder, OPERATION_NOFOLLOW, why);
-      _cleanup_free_ char *target = compile_resolve(folder);
+      bool missing;
+      _cleanup_free_ char *target = link_target(folder, &missing);
       _cleanup_free_ char *moved = target ? path_join(target, slash + 1) : NULL;
-      if (moved && compile_protect(compiler, moved, reserve_missing, NULL, why, error) < 0)
+      if (moved &&
+          compile_protect(compiler, moved, reserve_missing || missing, NULL, why, error) < 0)
         return -1;
       return 1;
     }

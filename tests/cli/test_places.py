@@ -405,6 +405,15 @@ def test_hooks_are_a_link(box, where):
     assert os.path.islink(os.path.join(path, ".git/hooks"))
 
 
+def test_dangling_hooks_link(box):
+    path = repository(box)
+    shutil.rmtree(os.path.join(path, ".git/hooks"))
+    os.symlink("../nowhere", os.path.join(path, ".git/hooks"))
+    commits(box, path)
+    shell(box, "mkdir nowhere && echo evil > nowhere/pre-commit; true", path)
+    assert not os.path.exists(os.path.join(path, "nowhere/pre-commit")), "a hook came into being"
+
+
 def test_core_worktree(box):
     path = repository(box)
     tree = project_at(box, box.home("tree"))
