@@ -321,6 +321,20 @@ def test_own_hooks_run_inside(box):
     assert result.exit == 0 and result.stderr.startswith("sandbox-"), result
 
 
+def test_linked_worktree(box):
+    path = repository(box)
+    outside(box, "git worktree add -q ../tree", path)
+    tree = box.home("tree")
+    commits(box, tree)
+    result = shell(box, "git branch other && git stash list && git worktree list", tree)
+    assert result.exit == 0 and path in result.stdout, result
+    cannot_write(box, tree, [f"{path}/README.md", f"{path}/.git/config", f"{path}/.git/hooks/x",
+                             f"{path}/.git/worktrees/tree/commondir",
+                             f"{path}/.git/worktrees/tree/gitdir",
+                             f"{path}/.git/worktrees/tree/config.worktree", ".git"])
+    assert is_clean(box, tree) and is_clean(box, path)
+
+
 def test_worktree_inside_the_project(box):
     path = repository(box)
     outside(box, "git worktree add -q inner && echo inner > .git/info/exclude", path)
@@ -405,6 +419,15 @@ def test_hooks_are_a_link(box, where):
     assert os.path.islink(os.path.join(path, ".git/hooks"))
 
 
+def test_one_hook_is_a_link(box):
+    path = repository(box)
+    box.identity.file(os.path.join(path, "tools/check"), "#!/bin/sh\necho ran >&2\n", 0o755)
+    os.symlink("../../tools/check", os.path.join(path, ".git/hooks/pre-commit"))
+    result = shell(box, COMMIT, path)
+    assert (result.exit, result.stderr) == (0, "ran\n"), result
+    cannot_write(box, path, [".git/hooks/pre-commit", ".git/hooks/new", "tools/check"])
+
+
 def test_dangling_hooks_link(box):
     path = repository(box)
     shutil.rmtree(os.path.join(path, ".git/hooks"))
@@ -412,6 +435,18 @@ def test_dangling_hooks_link(box):
     commits(box, path)
     shell(box, "mkdir nowhere && echo evil > nowhere/pre-commit; true", path)
     assert not os.path.exists(os.path.join(path, "nowhere/pre-commit")), "a hook came into being"
+
+
+def test_hooks_folder_named_in_the_config(box):
+    """core.hooksPath, and a configuration that is included from the project."""
+    path = repository(box)
+    box.identity.file(os.path.join(path, "tools/hooks/pre-commit"), "#!/bin/sh\necho ran >&2\n", 0o755)
+    box.identity.file(os.path.join(path, "tools/gitconfig"), "[user]\n\temail = x@example.org\n")
+    outside(box, "git config core.hooksPath tools/hooks; git config include.path ../tools/gitconfig;"
+                 "git add .; git commit -qm tools", path)
+    result = shell(box, COMMIT, path)
+    assert (result.exit, result.stderr) == (0, "ran\n"), result
+    cannot_write(box, path, ["tools/hooks/pre-commit", "tools/hooks/post-commit", "tools/gitconfig"])
 
 
 def test_core_worktree(box):
