@@ -727,6 +727,15 @@ def test_overlay_of_a_system_folder(box):
     assert not os.path.exists("/usr/share/sandbox-test")
 
 
+def test_hidden_link(box, tree):
+    """A glob that finds a link hides the object; one that leads nowhere or too far hides nothing."""
+    for name, target in ((".env", "d/secret"), ("d/.env", "/no/such/file"), ("d/w/.env", ".."),
+                         ("d/w/r/.env", "/")):
+        os.symlink(target, os.path.join(tree, name))
+    assert not reads(box, tree, ".env", []) and not reads(box, tree, "d/secret", [])
+    assert reads(box, tree, "d/open", []) and writes(box, tree, "d/w/file", [])
+
+
 def test_prefix_is_not_a_folder(box, tree):
     """/x/d never matches /x/dd."""
     box.identity.file(os.path.join(tree, "dd", "file"), "x")
