@@ -56,7 +56,7 @@ static int missing_place(struct compiler *compiler, const struct rule *rule,
   int errnum = errno;
   _cleanup_free_ char *pattern = escape_string(rule->pattern);
   _cleanup_free_ char *origin = origin_describe(&rule->origin);
-  if (rule->origin.store == STORE_FLAGS) {
+  if (rule->origin.store == STORE_FLAGS && !rule->origin.file) {
     sb_fail(error, SB_CODE_NOT_FOUND, errnum, "%s '%s'", rule_kind_name(rule->kind), pattern);
     return sb_hint(error, "create it first, or leave the option out");
   }

@@ -698,6 +698,20 @@ def test_order_of_flags_does_not_matter(box, tree):
     assert writes(box, tree, "d/w/r/ww/file", options)
 
 
+def test_rules_of_a_policy_file(box, tree):
+    box.identity.file(box.home("policy.yaml"), f"""version: 1
+filesystem:
+  write: ["{tree}/d/w/r/ww"]
+  read: ["{tree}/d", "{tree}/d/secret/none"]
+  hide: ["{tree}/d/**/file", "{tree}/d/secret"]
+""")
+    options = ["--policy", box.home("policy.yaml")]
+    assert reads(box, tree, "d/open", options) and not writes(box, tree, "d/open", options)
+    for name in ("d/secret", "d/w/file", "d/w/r/file"):
+        assert not reads(box, tree, name, options), name
+    assert writes(box, tree, "d/w/r/ww/new", options)
+
+
 def test_overlay(box, tree):
     script = "echo x >> d/open && echo new > d/new && rm d/w/file && cat d/open d/new; ls d/w"
     result = shell(box, script, tree, ["--overlay", "d"])
@@ -734,6 +748,16 @@ def test_hidden_link(box, tree):
         os.symlink(target, os.path.join(tree, name))
     assert not reads(box, tree, ".env", []) and not reads(box, tree, "d/secret", [])
     assert reads(box, tree, "d/open", []) and writes(box, tree, "d/w/file", [])
+
+
+def test_path_of_a_policy_file_that_does_not_exist(box, tree):
+    """A file may list what other machines have; a flag means this one, now."""
+    box.identity.file(box.home("policy.yaml"),
+                      "version: 1\nfilesystem: {read: [/no/such/place], write: [/no/such/place]}\n")
+    result = shell(box, "true", tree, ["--policy", box.home("policy.yaml")])
+    assert (result.exit, result.stderr) == (0, ""), result
+    loud = shell(box, "true", tree, ["--policy", box.home("policy.yaml"), "--verbose"])
+    assert "/no/such/place" in loud.stderr and "left out" in loud.stderr, loud
 
 
 def test_prefix_is_not_a_folder(box, tree):
