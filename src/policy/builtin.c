@@ -92,9 +92,20 @@ static void add_own_files(struct policy *policy, const struct policy_context *co
   }
 }
 
+/* Places that the session has for itself. Sharing a whole one would bring back the sockets of the
+ * host that live there (X11, tmux, ssh-agent). */
+static bool holds_private_place(const char *folder) {
+  static const char *const places[] = {"/tmp", "/var/tmp", "/run", "/dev/shm"};
+  for (size_t i = 0; i < ARRAY_SIZE(places); i++) {
+    if (path_is_under(places[i], folder))
+      return true;
+  }
+  return false;
+}
+
 /* "." is writable, unless it is so large a place that nobody could have meant it. */
 static void add_project(struct policy *policy, const struct policy_context *context) {
-  bool too_large = strcmp(context->project, "/") == 0 ||
+  bool too_large = holds_private_place(context->project) ||
                    (context->home && path_is_under(context->home, context->project));
   if (too_large)
     return;

@@ -113,6 +113,25 @@ def test_below_a_private_place(box, parent):
             assert siblings == [os.path.basename(os.path.dirname(project))], siblings
 
 
+def test_directly_in_tmp(box):
+    """cwd = /tmp: it is private, so it starts empty, and works."""
+    result = shell(box, "ls -A; echo x > sandbox-test-x && cat sandbox-test-x", "/tmp")
+    assert (result.exit, result.stdout) == (0, "x\n"), result
+    assert "private to the session" in result.stderr, result
+    assert not os.path.exists("/tmp/sandbox-test-x")
+
+
+def test_a_marker_in_tmp_makes_no_project(box):
+    """Anybody can put a .git into /tmp; it must not make all of /tmp the project."""
+    with temporary_project(box, "/tmp") as project:
+        shared = os.path.dirname(project)
+        os.chmod(shared, 0o1777)
+        os.mkdir(os.path.join(shared, ".git"))
+        check_project(box, project)
+        result = shell(box, "echo x > ../x; ls -A ..", project)
+        assert not os.path.exists(os.path.join(shared, "x")) and ".git" not in result.stdout, result
+
+
 def test_through_a_symbolic_link(box):
     project = project_at(box, box.home("real"))
     os.symlink("real", box.home("link"))
