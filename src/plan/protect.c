@@ -95,6 +95,13 @@ static bool creatable(const char *path) {
   return faccessat(AT_FDCWD, parent, W_OK, AT_EACCESS) == 0;
 }
 
+/* One of another session, of a crash, or one that went away since we saw it: another session in the
+ * same project has just ended. */
+static bool is_placeholder(const char *path, const char *content) {
+  return placeholder_matches(path, content) ||
+         (faccessat(AT_FDCWD, path, F_OK, AT_SYMLINK_NOFOLLOW) < 0 && errno == ENOENT);
+}
+
 /* Walks from the place down to the name; returns 1 when a missing or linked part settled it. */
 static int fix_folders(struct compiler *compiler, const char *place, const char *path,
                        bool reserve_missing, const char *why, struct sb_error *error) {
@@ -119,7 +126,7 @@ static int fix_folders(struct compiler *compiler, const char *place, const char 
     }
     if (!S_ISDIR(status.st_mode))
       return 1; /* a file where a folder would be needed: nothing can be created below it */
-    if (placeholder_matches(folder, NULL)) {
+    if (is_placeholder(folder, NULL)) {
       reserve(compiler, folder, NULL, why);
       return 1;
     }
@@ -144,8 +151,8 @@ int compile_protect(struct compiler *compiler, const char *path, bool reserve_mi
   }
   if (S_ISLNK(status.st_mode))
     return protect_link(compiler, path, why, error);
-  if (placeholder_matches(path, content))
-    reserve(compiler, path, content, why); /* of another session, or left by a crash */
+  if (is_placeholder(path, content))
+    reserve(compiler, path, content, why);
   else
     add_protect(compiler, path, 0, why);
   return 0;

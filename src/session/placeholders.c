@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/openat2.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
@@ -24,8 +25,7 @@
 
 static int open_parent(const char *path) {
   _cleanup_free_ char *parent = path_parent(path);
-  struct open_how how = {.flags = O_PATH | O_DIRECTORY | O_CLOEXEC,
-                         .resolve = RESOLVE_NO_SYMLINKS};
+  struct open_how how = {.flags = O_PATH | O_DIRECTORY | O_CLOEXEC, .resolve = RESOLVE_NO_SYMLINKS};
   return (int)syscall(SYS_openat2, AT_FDCWD, parent, &how, sizeof how);
 }
 
@@ -69,14 +69,32 @@ bool placeholder_matches(const char *path, const char *content) {
 
 /* ---- one placeholder ---- */
 
-static int make_at(int parent, const char *name, const char *content) {
-  if (!content)
-    return mkdirat(parent, name, 0555) < 0 ? -errno : 0;
+/* For file systems without nameless files. */
+static int make_named_file(int parent, const char *name, const char *content) {
   _cleanup_close_ int fd =
       openat(parent, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0444);
   if (fd < 0)
     return -errno;
   return file_write_all(fd, content, strlen(content));
+}
+
+/* Gets its name when it is complete: neither another session nor a crash sees half of it. */
+static int make_file(int parent, const char *name, const char *content) {
+  _cleanup_close_ int fd = openat(parent, ".", O_TMPFILE | O_WRONLY | O_CLOEXEC, 0444);
+  if (fd < 0)
+    return make_named_file(parent, name, content);
+  int result = file_write_all(fd, content, strlen(content));
+  if (result < 0)
+    return result;
+  char nameless[32];
+  snprintf(nameless, sizeof nameless, "/proc/self/fd/%d", fd);
+  return linkat(AT_FDCWD, nameless, parent, name, AT_SYMLINK_FOLLOW) < 0 ? -errno : 0;
+}
+
+static int make_at(int parent, const char *name, const char *content) {
+  if (content)
+    return make_file(parent, name, content);
+  return mkdirat(parent, name, 0555) < 0 ? -errno : 0;
 }
 
 /* Removed folders and files have no name left. */

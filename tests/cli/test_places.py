@@ -575,6 +575,16 @@ def test_two_sessions_in_one_project(box):
     assert sorted(os.listdir(path)) == [".git", "README.md"]
 
 
+def test_many_sessions_in_one_project(box):
+    path = repository(box)
+    processes = [box.start(["sh", "-c", "mkdir .vscode 2>/dev/null && echo evil"], cwd=path,
+                           stdout=subprocess.PIPE, stderr=subprocess.PIPE) for _ in range(30)]
+    for process in processes:
+        out, err = process.communicate(timeout=20)
+        assert (out, err) == (b"", b""), (out, err)
+    assert sorted(os.listdir(path)) == [".git", "README.md"]
+
+
 def test_what_a_person_makes_meanwhile_stays(box):
     """An empty folder of somebody else is never removed, nor one with something in it."""
     path = repository(box)
