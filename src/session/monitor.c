@@ -14,6 +14,7 @@
 
 #include "core/cleanup.h"
 #include "core/file.h"
+#include "doctor/doctor.h"
 #include "engine/engine.h"
 #include "session/placeholders.h"
 #include "session/session.h"
@@ -205,6 +206,11 @@ static void supervise(struct monitor *monitor) {
   }
 }
 
+/* The kernel's errno alone ("No space left on device") explains nothing. */
+static int explain_refusal(struct sb_error *error) {
+  return error->code == SB_CODE_UNSUPPORTED ? doctor_explain_userns(error) : -1;
+}
+
 static int start(struct monitor *monitor, struct sb_error *error) {
   const struct session_request *request = monitor->request;
   struct engine_input input = {
@@ -216,7 +222,7 @@ static int start(struct monitor *monitor, struct sb_error *error) {
   memcpy(input.terminal, monitor->terminal.used, sizeof input.terminal);
   if (engine_clone(&input, request->report, &monitor->engine, error) < 0 ||
       engine_map_identity(&monitor->engine, error) < 0)
-    return -1;
+    return explain_refusal(error);
   prctl(PR_SET_DUMPABLE, 0); /* nobody attaches to us from now on */
   if (placeholders_create(&monitor->placeholders, request->plan, request->host, request->session_id,
                           error) < 0)
@@ -239,8 +245,11 @@ static int conclude(struct monitor *monitor, struct sb_error *error) {
     result->exit_code = 128 + monitor->abandoned;
     return 0;
   }
-  if (report->failed != STEP_NONE)
-    return engine_explain(&monitor->engine, &result->exit_code, error);
+  if (report->failed != STEP_NONE) {
+    engine_explain(&monitor->engine, &result->exit_code, error);
+    /* AppArmor lets a user namespace be made, but not used. */
+    return report->failed == STEP_NAMESPACES ? explain_refusal(error) : -1;
+  }
   if (!report->workload_done) {
     result->exit_code = 128 + SIGKILL;
     return 0; /* init itself was killed, from outside or by kill(-1) as uid 0 of the host */

@@ -20,6 +20,33 @@ def policy(box, level):
 # codex#15057, sandbox-runtime#74, bubblewrap#632: cryptic failures
 
 
+@pytest.mark.parametrize("options", [(), ("--require", "required")], ids=["default", "required"])
+def test_required(box, options):
+    result = run_without(box, ["touch", "made"], options)
+    assert result.exit == 125 and result.stdout == "", result
+    assert "user.max_user_namespaces is 0" in result.stderr, result
+    assert "fix: sudo sysctl -w user.max_user_namespaces=" in result.stderr, result
+    assert "No space left" not in result.stderr, "the errno explains nothing"
+    assert not os.path.exists(box.path("made")), "it ran all the same"
+
+
+def test_required_as_json(box):
+    result = run_without(box, ["true"], ["--json"])
+    error = json.loads(result.stdout)["error"]
+    assert result.exit == 125 and error["code"] == "unsupported"
+    assert "max_user_namespaces" in error["message"] and "sysctl" in error["hint"]
+
+
+def test_preferred(box):
+    result = run_without(box, ["sh", "-c", "echo ran; cat ~/.ssh/id_rsa; exit 7"],
+                         ["--require", "preferred"])
+    assert result.exit == 7 and result.stdout.startswith("ran\n"), result
+    assert box.canary in result.stdout, "no sandbox, no mask"
+    lines = result.stderr.splitlines()
+    assert len(lines) == 1 and "NOT SANDBOXED" in lines[0], result
+    assert "max_user_namespaces" in lines[0], "the reason is missing"
+
+
 def test_preferred_with_a_sandbox_to_be_had(box):
     result = box.run(["sh", "-c", "cat ~/.ssh/id_rsa; hostname"], options=["--require", "preferred"])
     assert result.stdout.startswith("sandbox-") and "NOT SANDBOXED" not in result.stderr, result
