@@ -323,7 +323,7 @@ static int run_session(struct run *run, struct session_result *ret_result, struc
 static bool is_missing_protection(const struct session_result *result,
                                   const struct sb_error *error) {
   return !result->started && result->exit_code == EXIT_CODE_FAILURE &&
-         (error->code == SB_CODE_UNSUPPORTED || error->code == SB_CODE_SYSTEM);
+         error->code == SB_CODE_UNSUPPORTED;
 }
 
 static int run_and_report(struct run *run) {

@@ -73,6 +73,16 @@ def test_a_project_cannot_weaken_it(box):
     assert result.stdout.startswith("sandbox-"), result
 
 
+def test_preferred_is_no_way_out_for_a_hostile_project(box):
+    """Only what the machine lacks is forgiven, not what this project or policy made fail."""
+    box.identity.file(box.path("state"), "a file where a folder is needed")
+    options = ["--require", "preferred", "--overlay", "sub"]
+    env = {"XDG_STATE_HOME": box.path("state")}
+    result = box.run(["touch", "made"], options=options, env=env)
+    assert result.exit == 125 and "fix:" in result.stderr, result
+    assert not os.path.exists(box.path("made"))
+
+
 @pytest.mark.parametrize("before", [[], NO_USER_NAMESPACES], ids=["possible", "impossible"])
 def test_disabled(box, before):
     result = run_without(box, ["sh", "-c", "cat ~/.ssh/id_rsa; exit 7"], ["--require", "disabled"],
