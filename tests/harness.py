@@ -210,6 +210,7 @@ class World:
     def close(self):
         if self.login:
             subprocess.run(["userdel", self.login], capture_output=True)
+            shutil.rmtree(f"/tmp/sandbox-{self.identities['user'].uid}", ignore_errors=True)
         shutil.rmtree(self.base, ignore_errors=True)
 
 
@@ -499,7 +500,9 @@ class LeakCheck:
         return {name for name in names if os.path.lexists(self.box.path(name))}
 
     def _temporary_folders(self):
-        return set(glob.glob(f"/tmp/sandbox-{self.box.identity.uid}/*"))
+        found = glob.glob(f"/tmp/sandbox-{self.box.identity.uid}/*")
+        return {path for path in found
+                if [os.path.basename(path)] not in self.STANDING_FOLDERS or os.listdir(path)}
 
     def check(self, wait=1.5):
         problems = self._processes(wait)
