@@ -63,6 +63,30 @@ def recover(box):
         assert not left, left
 
 
+@pytest.mark.parametrize("target", ["monitor", "init", "workload"])
+def test_killed_at_any_moment(box, target):
+    before, mounts = set(children()), mounts_below(box.world.base)
+    chance = random.Random()
+    statuses = {}
+    for _ in range(MOMENTS):
+        process = box.start(["sleep", "30"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        time.sleep(chance.uniform(0, WINDOW))
+        pid = find(process, target)
+        assert pid, f"no {target}: {process.poll()} {process.stderr.read()}"
+        kill(pid)
+        status = process.wait(5)
+        error = process.stderr.read().decode()
+        process.stderr.close()
+        statuses[status] = statuses.get(status, 0) + 1
+        assert not nothing_runs(before), f"{target} killed: {nothing_runs(before)}"
+        assert mounts_below(box.world.base) == mounts
+        if target == "monitor":
+            assert status == -signal.SIGKILL
+        else:
+            assert status == 137 or (status == 125 and error), (status, error)
+    recover(box)
+
+
 def running(box, argv=("sleep", "30"), **more):
     """A session whose command runs for sure."""
     process = box.start(["sh", "-c", 'echo ready; exec "$@"', "sh", *argv], stdout=subprocess.PIPE,
@@ -232,6 +256,15 @@ def small_disk(box, host_root):
     subprocess.run(["umount", point], check=True)
 
 
+def test_full_disk_for_state(box, small_disk):
+    box.identity.folder(os.path.join(small_disk, "sandbox/placeholders"), 0o700)
+    box.identity.file(os.path.join(small_disk, "last"), "")
+    result = box.run(["true"], env={"XDG_STATE_HOME": small_disk})
+    fails_clearly(result)
+    assert "No space left" in result.stderr
+    assert os.listdir(os.path.join(small_disk, "sandbox/placeholders")) == []
+
+
 def test_full_disk_for_the_project(box, small_disk):
     for name in ("a", "b", "c"):
         box.identity.file(os.path.join(small_disk, name), "")
@@ -262,6 +295,17 @@ def test_overlay_without_a_state_folder(box, small_disk):
     for name in ("a", "b", "c"):
         box.identity.file(os.path.join(small_disk, name), "")
     fails_clearly(box.run(["true"], options=["--overlay", "sub"], env={"XDG_STATE_HOME": small_disk}))
+
+
+@pytest.mark.parametrize("limit", [3, 4, 6, 8, 12, 16, 24, 32, 64])
+def test_few_descriptors(box, limit):
+    result = box.run(["true"], before=["prlimit", f"--nofile={limit}"])
+    if result.exit == 127 and "prlimit" in result.stderr + result.stdout:
+        return  # too few even to load the program
+    assert result.exit in (0, 125, 127), result
+    if result.exit == 125:
+        assert result.stderr.startswith("sandbox: "), result
+    assert limit < 32 or result.exit == 0, f"32 descriptors should be enough: {result}"
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3])
