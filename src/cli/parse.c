@@ -112,7 +112,8 @@ static int check_word(const struct option_spec *spec, const char *value, struct 
   _cleanup_free_ char *shown = escape_string(value);
   sb_fail(error, SB_CODE_USAGE, 0, "'%s' is not a value of --%s: it takes one of: %s", shown,
           spec->name, spec->words);
-  return nearest ? sb_hint(error, "did you mean --%s=%s?", spec->name, nearest) : -1;
+  return sb_hint(error, nearest ? "did you mean --%s=%s?" : "for example --%s=%s", spec->name,
+                 nearest ? nearest : list[0]);
 }
 
 static int add_option(struct invocation *invocation, const struct option_spec *spec,

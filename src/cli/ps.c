@@ -48,13 +48,13 @@ static json_t *session_json(const struct registry_entry *entry) {
   json_t *object = json_deep_copy(entry->state), *stats = live_stats(entry);
   struct timespec now;
   clock_gettime(CLOCK_REALTIME, &now);
-  json_object_set_new(object, "age",
-                      json_real((double)now.tv_sec + (double)now.tv_nsec / 1e9 -
-                                number(entry->state, "started")));
+  json_object_set_new(
+      object, "age",
+      json_real((double)now.tv_sec + (double)now.tv_nsec / 1e9 - number(entry->state, "started")));
   json_object_set_new(object, "responsive", json_boolean(stats != NULL));
   json_object_set_new(object, "pending",
-                      json_integer(json_integer_value(json_object_get(
-                          json_object_get(stats, "decisions"), "pending"))));
+                      json_integer(json_integer_value(
+                          json_object_get(json_object_get(stats, "decisions"), "pending"))));
   if (stats)
     json_object_set(object, "usage", stats);
   json_decref(stats);
@@ -103,13 +103,11 @@ static void append_process(struct text *text, const json_t *process) {
   _cleanup_free_ char *memory = show_bytes(number(process, "memory_kb") * 1024);
   text_appendf(text, "%7d %9d %7d %-5s %8.1fs %9s  %s\n", (int)number(process, "pid"),
                (int)number(process, "host_pid"), (int)number(process, "parent"),
-               json_string_value(json_object_get(process, "state")),
-               number(process, "cpu_seconds"), memory,
-               json_string_value(json_object_get(process, "command")));
+               json_string_value(json_object_get(process, "state")), number(process, "cpu_seconds"),
+               memory, json_string_value(json_object_get(process, "command")));
 }
 
-static int list_processes(const struct invocation *invocation,
-                          const struct registry_entry *entry) {
+static int list_processes(const struct invocation *invocation, const struct registry_entry *entry) {
   _cleanup_error_ struct sb_error error = {0};
   json_t *reply = NULL;
   if (client_call(entry->folder, json_pack("{s:s}", "cmd", "cmd.ps"), &reply, &error) < 0)

@@ -1,5 +1,6 @@
 /* `sandbox run`: flags and policy become a plan, the plan becomes a session. */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -56,19 +57,25 @@ static int apply_path_flag(struct run *run, const struct given_option *given,
     if (path_flags[i].option != given->spec->id)
       continue;
     /* Protected names belong to the project; paths are meant from where the caller stands. */
-    const char *base =
-        path_flags[i].kind == RULE_UNPROTECT ? run->host.project : run->host.cwd;
+    const char *base = path_flags[i].kind == RULE_UNPROTECT ? run->host.project : run->host.cwd;
     return policy_add_flag(run->policy, &run->host.policy, path_flags[i].kind, base, given->value,
                            path_flags[i].flag, error);
   }
   return 0;
 }
 
-static void apply_environment_flag(struct policy *policy, const char *value) {
+static int apply_environment_flag(struct policy *policy, const char *value,
+                                  struct sb_error *error) {
+  if (value[0] == '=') {
+    _cleanup_free_ char *shown = escape_string(value);
+    sb_fail(error, SB_CODE_USAGE, 0, "--env '%s': the name of the variable is missing", shown);
+    return sb_hint(error, "write --env NAME=VALUE to set it, --env NAME to pass it");
+  }
   if (strchr(value, '='))
     strv_add(&policy->environment_set, value);
   else
     strv_add(&policy->environment_pass, value);
+  return 0;
 }
 
 static void apply_network_flag(struct policy *policy, const char *hosts) {
@@ -109,8 +116,7 @@ static int apply_scalar_flag(struct run *run, const struct given_option *given,
     set_scalar(policy, "backend");
     return 0;
   case RUN_ENV:
-    apply_environment_flag(policy, given->value);
-    return 0;
+    return apply_environment_flag(policy, given->value, error);
   case RUN_ALLOW_NETWORK:
     apply_network_flag(policy, given->value);
     set_scalar(policy, "network.mode");
@@ -172,6 +178,20 @@ static int check_descriptors(struct sb_error *error) {
   return 0;
 }
 
+/* Descriptors that the caller left closed: something of ours must not land on their numbers, where
+ * the session's init closes what it takes for the workload's. Theirs stay closed by O_CLOEXEC. */
+static int reserve_closed_descriptors(struct sb_error *error) {
+  for (;;) {
+    int fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+    if (fd < 0)
+      return sb_fail_errno(error, "opening '/dev/null'");
+    if (fd > STDERR_FILENO) {
+      close(fd);
+      return 0;
+    }
+  }
+}
+
 static enum terminal_mode terminal_mode_of(const struct invocation *invocation) {
   const char *value = invocation_value(invocation, RUN_TTY);
   return value ? (enum terminal_mode)value_word("auto always never", value) : TERMINAL_AUTO;
@@ -204,8 +224,9 @@ static int prepare(struct run *run, struct sb_error *error) {
     sb_fail_errno(error, "-C '%s'", shown);
     return sb_hint(error, "name a folder that exists");
   }
-  if (check_descriptors(error) < 0 || host_context_load(&run->host, error) < 0 ||
-      choose_command(run, error) < 0 || load_policy(run, error) < 0)
+  if (check_descriptors(error) < 0 || reserve_closed_descriptors(error) < 0 ||
+      host_context_load(&run->host, error) < 0 || choose_command(run, error) < 0 ||
+      load_policy(run, error) < 0)
     return -1;
   session_new_id(run->id);
   run->overlay_folder = overlays_folder(&run->host, run->id);
@@ -245,10 +266,13 @@ static void show_notice(void *context, const struct session_notice *notice) {
 static void show_warnings(const struct run *run) {
   if (invocation_has(run->invocation, RUN_QUIET))
     return;
-  STRV_FOREACH(line, &run->policy->ignored) cli_warn("%s", *line);
-  STRV_FOREACH(line, &run->plan.warnings) cli_warn("%s", *line);
+  STRV_FOREACH (line, &run->policy->ignored)
+    cli_warn("%s", *line);
+  STRV_FOREACH (line, &run->plan.warnings)
+    cli_warn("%s", *line);
   if (invocation_has(run->invocation, RUN_VERBOSE)) {
-    STRV_FOREACH(line, &run->plan.notes) cli_warn("%s", *line);
+    STRV_FOREACH (line, &run->plan.notes)
+      cli_warn("%s", *line);
   }
 }
 
@@ -279,8 +303,7 @@ static size_t title_size(const char *title) {
   return environ[0] && environ[0] > title ? (size_t)(environ[0] - title) : 0;
 }
 
-static int run_session(struct run *run, struct session_result *ret_result,
-                       struct sb_error *error) {
+static int run_session(struct run *run, struct session_result *ret_result, struct sb_error *error) {
   struct limit_set limits;
   struct log log = LOG_NONE;
   if (limit_set_resolve(&run->policy->limits, &limits, error) < 0)
@@ -309,7 +332,7 @@ static int run_session(struct run *run, struct session_result *ret_result,
 static bool is_missing_protection(const struct session_result *result,
                                   const struct sb_error *error) {
   return !result->started && result->exit_code == EXIT_CODE_FAILURE &&
-         (error->code == SB_CODE_UNSUPPORTED || error->code == SB_CODE_SYSTEM);
+         error->code == SB_CODE_UNSUPPORTED;
 }
 
 static int run_and_report(struct run *run) {

@@ -36,8 +36,9 @@ static char *line_for_people(const json_t *stats) {
   _cleanup_free_ char *read = show_bytes(number(stats, "io_read_bytes"));
   _cleanup_free_ char *written = show_bytes(number(stats, "io_write_bytes"));
   struct text text = {0};
-  text_appendf(&text, "%s  age %s  cpu %.2fs  memory %s (peak %s)  processes %.0f  read %s  "
-                      "written %s",
+  text_appendf(&text,
+               "%s  age %s  cpu %.2fs  memory %s (peak %s)  processes %.0f  read %s  "
+               "written %s",
                json_string_value(json_object_get(stats, "sid")), age, number(stats, "cpu_seconds"),
                memory, peak, number(stats, "processes"), read, written);
   return text_steal(&text);
@@ -89,20 +90,20 @@ static int print_prometheus(const struct registry *registry) {
                     &error) < 0)
       continue;
     double cpu = number(stats, "cpu_seconds");
-    samples[count++] = (struct usage_sample){
-        .session_id = registry->entries[i].id,
-        .usage = {.cpu_ns = cpu < 0 ? USAGE_UNKNOWN : (uint64_t)(cpu * 1e9),
-                  .throttled_ns = USAGE_UNKNOWN,
-                  .memory_bytes = counter(stats, "memory_bytes"),
-                  .memory_peak_bytes = counter(stats, "memory_peak_bytes"),
-                  .processes = counter(stats, "processes"),
-                  .processes_peak = counter(stats, "processes_peak"),
-                  .io_read_bytes = counter(stats, "io_read_bytes"),
-                  .io_write_bytes = counter(stats, "io_write_bytes"),
-                  .disk_bytes = counter(stats, "disk_bytes"),
-                  .disk_files = counter(stats, "disk_files"),
-                  .memory_kills = counter(stats, "memory_kills"),
-                  .refused_forks = counter(stats, "refused_forks")}};
+    samples[count++] =
+        (struct usage_sample){.session_id = registry->entries[i].id,
+                              .usage = {.cpu_ns = cpu < 0 ? USAGE_UNKNOWN : (uint64_t)(cpu * 1e9),
+                                        .throttled_ns = USAGE_UNKNOWN,
+                                        .memory_bytes = counter(stats, "memory_bytes"),
+                                        .memory_peak_bytes = counter(stats, "memory_peak_bytes"),
+                                        .processes = counter(stats, "processes"),
+                                        .processes_peak = counter(stats, "processes_peak"),
+                                        .io_read_bytes = counter(stats, "io_read_bytes"),
+                                        .io_write_bytes = counter(stats, "io_write_bytes"),
+                                        .disk_bytes = counter(stats, "disk_bytes"),
+                                        .disk_files = counter(stats, "disk_files"),
+                                        .memory_kills = counter(stats, "memory_kills"),
+                                        .refused_forks = counter(stats, "refused_forks")}};
     json_decref(stats);
   }
   _cleanup_text_ struct text text = {0};

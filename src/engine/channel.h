@@ -15,10 +15,10 @@ enum message_kind {
   MESSAGE_EXEC,           /* starts one more command; carries its description and descriptors */
   MESSAGE_EXEC_SIGNAL,    /* value: signal for that command's process group */
   /* init → monitor */
-  MESSAGE_TERMINAL, /* carries the master side of the session's terminal */
-  MESSAGE_STARTED,  /* the exec succeeded; value: pid inside */
-  MESSAGE_STOPPED,  /* the workload was stopped by job control */
-  MESSAGE_EXITED,   /* value: wait status */
+  MESSAGE_TERMINAL,      /* carries the master side of the session's terminal */
+  MESSAGE_STARTED,       /* the exec succeeded; value: pid inside */
+  MESSAGE_STOPPED,       /* the workload was stopped by job control */
+  MESSAGE_EXITED,        /* value: wait status */
   MESSAGE_EXEC_TERMINAL, /* carries the master side of that command's terminal */
   MESSAGE_EXEC_STARTED,  /* value: pid inside, or a negative errno */
   MESSAGE_EXEC_EXITED,   /* value: wait status */

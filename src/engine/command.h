@@ -13,7 +13,7 @@ struct command {
   char **arguments;        /* NULL-terminated */
   char **script_arguments; /* the same with two words in front for a shell: see plan.h */
   char **environment;
-  char **executables;      /* where to look, in order */
+  char **executables; /* where to look, in order */
   const char *folder;
   int descriptors[3]; /* stdin, stdout and stderr: as they are (-1), or replaced by these */
   int terminal;       /* the controlling terminal, or -1 */

@@ -24,8 +24,8 @@ struct engine {
 
 struct engine_input {
   const struct plan *plan;
-  bool terminal[3];       /* which of stdin, stdout, stderr become the session's terminal */
-  int descriptors[3];     /* what takes the place of the others, or -1: they stay */
+  bool terminal[3];   /* which of stdin, stdout, stderr become the session's terminal */
+  int descriptors[3]; /* what takes the place of the others, or -1: they stay */
   const struct limit_group *limits;
   sigset_t original_mask; /* to be given back to the workload */
   bool idle;              /* start no workload: wait for commands */

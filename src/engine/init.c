@@ -109,6 +109,8 @@ static int prepare(struct init *init) {
   if (setsid() < 0 || enter_namespaces(init) < 0)
     return -1;
   await(init, MESSAGE_IDENTITY_READY);
+  if (shift_time(init) < 0) /* while our own files in /proc still belong to us */
+    return -1;
   /* From here on nothing inside may read or trace us; before, the monitor needed our /proc. */
   prctl(PR_SET_DUMPABLE, 0);
   forbid_user_namespaces(init);
@@ -116,8 +118,6 @@ static int prepare(struct init *init) {
   if (view_build(init->input->plan, init->report) < 0)
     return -1;
   report_phase(init->report, PHASE_VIEW);
-  if (shift_time(init) < 0)
-    return -1;
   /* Nothing we do from now on needs a privilege, and whatever we start inherits the lack of it. */
   return confine_self(init->input->plan, init->report);
 }
@@ -156,8 +156,7 @@ static int start_workload(struct init *init, int terminal) {
       .rlimits = &init->input->limits->rlimits,
   };
   for (int fd = 0; fd < 3; fd++)
-    command.descriptors[fd] =
-        init->input->terminal[fd] ? terminal : init->input->descriptors[fd];
+    command.descriptors[fd] = init->input->terminal[fd] ? terminal : init->input->descriptors[fd];
   init->workload = command_spawn(&command, &init->report->spawn, &init->report->command);
   if (terminal >= 0)
     close(terminal);
@@ -190,8 +189,7 @@ static void reap(struct init *init) {
 
 /* ---- what the monitor asks for ---- */
 
-static void start_exec(struct init *init, const struct message *message,
-                       int fds[FD_PASS_LIMIT]) {
+static void start_exec(struct init *init, const struct message *message, int fds[FD_PASS_LIMIT]) {
   struct exec_input input = {
       .channel = init->input->channel,
       .id = message->id,
@@ -204,8 +202,7 @@ static void start_exec(struct init *init, const struct message *message,
   tell(init, MESSAGE_EXEC_STARTED, result, message->id);
 }
 
-static void obey_message(struct init *init, const struct message *message,
-                         int fds[FD_PASS_LIMIT]) {
+static void obey_message(struct init *init, const struct message *message, int fds[FD_PASS_LIMIT]) {
   pid_t command = init->report->command;
   switch ((enum message_kind)message->kind) {
   case MESSAGE_SIGNAL:

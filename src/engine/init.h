@@ -12,13 +12,13 @@
 struct init_input {
   const struct plan *plan;
   struct start_report *report;
-  int channel;              /* our end of the line to the monitor */
-  bool terminal[3];         /* which of stdin, stdout, stderr become the session's terminal */
-  int descriptors[3];       /* what takes the place of the others, or -1: they stay */
+  int channel;        /* our end of the line to the monitor */
+  bool terminal[3];   /* which of stdin, stdout, stderr become the session's terminal */
+  int descriptors[3]; /* what takes the place of the others, or -1: they stay */
   const struct limit_group *limits;
-  bool has_terminal;        /* any of them */
-  sigset_t original_mask;   /* the caller's, given back to the workload */
-  bool idle;                /* no workload: the session waits for `exec` */
+  bool has_terminal;      /* any of them */
+  sigset_t original_mask; /* the caller's, given back to the workload */
+  bool idle;              /* no workload: the session waits for `exec` */
 };
 
 _Noreturn void init_main(const struct init_input *input);

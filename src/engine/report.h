@@ -58,12 +58,12 @@ struct command_failure {
 struct start_report {
   volatile enum step failed; /* STEP_NONE while all is well */
   volatile int errnum;
-  volatile size_t operation;  /* STEP_OPERATION: index into the plan */
+  volatile size_t operation;   /* STEP_OPERATION: index into the plan */
   const char *volatile detail; /* STEP_LANDLOCK: the path */
-  volatile bool weaker_proc;  /* a fresh /proc was refused: nested mode */
+  volatile bool weaker_proc;   /* a fresh /proc was refused: nested mode */
   volatile bool weaker_sysfs;
-  volatile pid_t command;     /* pid inside of the workload's first process */
-  struct command_failure spawn;        /* of the command being started */
+  volatile pid_t command;       /* pid inside of the workload's first process */
+  struct command_failure spawn; /* of the command being started */
   volatile pid_t spawned;
   volatile bool workload_done;
   volatile int wait_status;

@@ -52,6 +52,35 @@ static void child_main(const struct engine_input *input, struct start_report *re
   init_main(&init);
 }
 
+/* What was being done, and what to do if it fails. */
+static const struct {
+  const char *doing, *fix;
+  bool by_kernel; /* depends on nothing but the machine */
+} steps[STEP_COUNT] = {
+    [STEP_LIMITS] = {"entering the session's cgroups", "run 'sandbox doctor'"},
+    [STEP_NAMESPACES] = {"creating the network, ipc, uts and cgroup namespaces",
+                         "run 'sandbox doctor': the kernel or an outer container forbids them",
+                         true},
+    [STEP_IDENTITY] = {"mapping your user id into the session", "run 'sandbox doctor'", true},
+    [STEP_LOOPBACK] = {"bringing up the session's loopback interface", "run 'sandbox doctor'",
+                       true},
+    [STEP_HOSTNAME] = {"setting the session's host name", "run 'sandbox doctor'"},
+    [STEP_PRIVATE] = {"mounting the session's private tmpfs", "run 'sandbox doctor'", true},
+    [STEP_PIVOT] = {"entering the session's root", "is '/' an initramfs? see docs/ARCHITECTURE.md",
+                    true},
+    [STEP_TIME] = {"shifting the clocks with --time-offset",
+                   "the kernel needs CONFIG_TIME_NS, and no clock may become negative"},
+    [STEP_TERMINAL] = {"opening the session's terminal", "try --tty never"},
+    [STEP_FORK] = {"starting a process", "too many processes? see ulimit -u"},
+    [STEP_KEYRING] = {"replacing the session keyring", "see /proc/sys/kernel/keys/maxkeys"},
+    [STEP_WORKING_FOLDER] = {"entering the working folder",
+                             "it must exist and be visible inside: choose another with -C"},
+    [STEP_RLIMIT] = {"switching off core dumps", "run 'sandbox doctor'"},
+    [STEP_CAPABILITIES] = {"dropping capabilities", "run 'sandbox doctor'", true},
+    [STEP_LANDLOCK] = {"restricting writes with Landlock", "run 'sandbox doctor'"},
+    [STEP_SECCOMP] = {"installing the system call filter", "run 'sandbox doctor'", true},
+};
+
 int engine_clone(const struct engine_input *input, struct start_report *report,
                  struct engine *ret_engine, struct sb_error *error) {
   int ends[2];
@@ -79,6 +108,10 @@ int engine_clone(const struct engine_input *input, struct start_report *report,
   if (pid < 0) {
     int saved = errno;
     close(ends[0]);
+    if (saved == EAGAIN || saved == ENOMEM) {
+      sb_fail(error, SB_CODE_SYSTEM, saved, "starting the session's first process");
+      return sb_hint(error, "%s", steps[STEP_FORK].fix);
+    }
     return sb_fail(error, SB_CODE_UNSUPPORTED, saved, "creating a user namespace");
   }
   report_phase(report, PHASE_CLONED);
@@ -173,30 +206,6 @@ void engine_destroy(struct engine *engine, struct rusage *ret_usage) {
 
 /* ---- explaining ---- */
 
-static const struct {
-  const char *doing, *fix;
-} steps[STEP_COUNT] = {
-    [STEP_LIMITS] = {"entering the session's cgroups", "run 'sandbox doctor'"},
-    [STEP_NAMESPACES] = {"creating the network, ipc, uts and cgroup namespaces",
-                         "run 'sandbox doctor': the kernel or an outer container forbids them"},
-    [STEP_IDENTITY] = {"mapping your user id into the session", "run 'sandbox doctor'"},
-    [STEP_LOOPBACK] = {"bringing up the session's loopback interface", "run 'sandbox doctor'"},
-    [STEP_HOSTNAME] = {"setting the session's host name", "run 'sandbox doctor'"},
-    [STEP_PRIVATE] = {"mounting the session's private tmpfs", "run 'sandbox doctor'"},
-    [STEP_PIVOT] = {"entering the session's root", "is '/' an initramfs? see docs/ARCHITECTURE.md"},
-    [STEP_TIME] = {"shifting the clocks with --time-offset",
-                   "the kernel needs CONFIG_TIME_NS, and no clock may become negative"},
-    [STEP_TERMINAL] = {"opening the session's terminal", "try --tty never"},
-    [STEP_FORK] = {"starting a process", "too many processes? see ulimit -u"},
-    [STEP_KEYRING] = {"replacing the session keyring", "see /proc/sys/kernel/keys/maxkeys"},
-    [STEP_WORKING_FOLDER] = {"entering the working folder",
-                             "it must exist and be visible inside: choose another with -C"},
-    [STEP_RLIMIT] = {"switching off core dumps", "run 'sandbox doctor'"},
-    [STEP_CAPABILITIES] = {"dropping capabilities", "run 'sandbox doctor'"},
-    [STEP_LANDLOCK] = {"restricting writes with Landlock", "run 'sandbox doctor'"},
-    [STEP_SECCOMP] = {"installing the system call filter", "run 'sandbox doctor'"},
-};
-
 static int explain_exec(const struct engine *engine, int *ret_exit, struct sb_error *error) {
   int errnum = engine->report->errnum;
   _cleanup_free_ char *command = escape_string(engine->plan->arguments.items[0]);
@@ -210,11 +219,26 @@ static int explain_exec(const struct engine *engine, int *ret_exit, struct sb_er
   return sb_hint(error, "check the spelling, or whether its folder is in PATH and visible inside");
 }
 
+/* Refused by the kernel or by what surrounds us, whatever the project and the policy: what
+ * `require` is about. Anything else must never lead to a run without a sandbox, for a hostile
+ * project could bring it about. */
+static enum sb_code code_of(bool by_kernel, int errnum) {
+  bool refused = errnum == EPERM || errnum == EACCES || errnum == ENOSYS || errnum == EOPNOTSUPP ||
+                 errnum == ENODEV;
+  return by_kernel && refused ? SB_CODE_UNSUPPORTED : SB_CODE_SYSTEM;
+}
+
+static bool is_kernel_view(enum operation_kind kind) {
+  return kind == OPERATION_ROOT || kind == OPERATION_PROC || kind == OPERATION_SYSFS ||
+         kind == OPERATION_DEVPTS;
+}
+
 static int explain_operation(const struct engine *engine, struct sb_error *error) {
   const struct operation *operation = &engine->plan->operations[engine->report->operation];
   _cleanup_free_ char *path = escape_string(operation->path);
   int errnum = engine->report->errnum;
-  sb_fail(error, SB_CODE_SYSTEM, errnum, "%s '%s'", operation_doing(operation->kind), path);
+  sb_fail(error, code_of(is_kernel_view(operation->kind), errnum), errnum, "%s '%s'",
+          operation_doing(operation->kind), path);
   if (operation->kind == OPERATION_PROC && errnum == EPERM)
     return sb_hint(error, "this container masks /proc and the kernel has no Landlock to make up "
                           "for it: start the container with an unmasked /proc");
@@ -243,7 +267,7 @@ int engine_explain(const struct engine *engine, int *ret_exit, struct sb_error *
     _cleanup_free_ char *path = escape_string(engine->report->detail);
     sb_fail(error, SB_CODE_SYSTEM, errnum, "%s: '%s'", steps[step].doing, path);
   } else {
-    sb_fail(error, SB_CODE_SYSTEM, errnum, "%s", steps[step].doing);
+    sb_fail(error, code_of(steps[step].by_kernel, errnum), errnum, "%s", steps[step].doing);
   }
   return sb_hint(error, "%s", steps[step].fix);
 }

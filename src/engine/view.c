@@ -73,8 +73,8 @@ static int place_host_object(struct view *view, const struct operation *operatio
   _cleanup_close_ int tree = clone_tree(source, "", AT_RECURSIVE);
   if (tree < 0)
     return tree;
-  int result = set_attributes(
-      tree, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | attributes, 0, AT_RECURSIVE);
+  int result =
+      set_attributes(tree, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | attributes, 0, AT_RECURSIVE);
   return result < 0 ? result : place(view, tree, operation);
 }
 
@@ -191,8 +191,8 @@ static int apply_root(struct view *view, const struct operation *operation) {
   _cleanup_close_ int tree = clone_tree(view->host, "", AT_RECURSIVE);
   if (tree < 0)
     return tree;
-  int result = set_attributes(
-      tree, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, 0, AT_RECURSIVE);
+  int result = set_attributes(tree, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, 0,
+                              AT_RECURSIVE);
   /* Only now, or the copy of the tree would hold a copy of the private tmpfs. */
   if (result == 0)
     result = attach_somewhere(view, view->private);
@@ -263,10 +263,10 @@ static int apply_proc(struct view *view, const struct operation *operation) {
 }
 
 static int apply_sysfs(struct view *view, const struct operation *operation) {
-  return place_or_keep_outer(
-      view, operation, "sysfs",
-      MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC,
-      &view->report->weaker_sysfs);
+  return place_or_keep_outer(view, operation, "sysfs",
+                             MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV |
+                                 MOUNT_ATTR_NOEXEC,
+                             &view->report->weaker_sysfs);
 }
 
 static int apply_overlay(struct view *view, const struct operation *operation) {
@@ -281,8 +281,8 @@ static int apply_overlay(struct view *view, const struct operation *operation) {
   snprintf(work, sizeof work, "/proc/self/fd/%d/work", upper_fd);
   const struct fs_option options[] = {
       {"lowerdir", lower}, {"upperdir", upper}, {"workdir", work}, {"userxattr", NULL}};
-  _cleanup_close_ int mount = new_filesystem("overlay", options, ARRAY_SIZE(options),
-                                             MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
+  _cleanup_close_ int mount =
+      new_filesystem("overlay", options, ARRAY_SIZE(options), MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
   return mount < 0 ? mount : place(view, mount, operation);
 }
 

@@ -1,9 +1,9 @@
 /* The command, where it may be found, and its environment. */
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <fcntl.h>
 #include <unistd.h>
 
 #include "core/alloc.h"
@@ -15,7 +15,7 @@
 void plan_set_variable(struct strv *environment, const char *name, const char *value) {
   char *entry = xasprintf("%s=%s", name, value);
   size_t length = strlen(name) + 1;
-  STRV_FOREACH(item, environment) {
+  STRV_FOREACH (item, environment) {
     if (strncmp(*item, entry, length) == 0) {
       free(*item);
       *item = entry;
@@ -27,7 +27,7 @@ void plan_set_variable(struct strv *environment, const char *name, const char *v
 
 static const char *get_variable(const struct strv *environment, const char *name) {
   size_t length = strlen(name);
-  STRV_FOREACH(item, environment) {
+  STRV_FOREACH (item, environment) {
     if (strncmp(*item, name, length) == 0 && (*item)[length] == '=')
       return *item + length + 1;
   }
@@ -53,7 +53,7 @@ static void set_environment(struct compiler *compiler) {
   plan_set_variable(environment, "TMPDIR", "/tmp");
   plan_set_variable(environment, "XDG_RUNTIME_DIR", runtime);
   plan_set_variable(environment, "SANDBOX", compiler->request->session_id);
-  STRV_FOREACH(entry, &compiler->policy->environment_set) {
+  STRV_FOREACH (entry, &compiler->policy->environment_set) {
     const char *equals = strchr(*entry, '=');
     _cleanup_free_ char *name = xstrndup(*entry, (size_t)(equals - *entry));
     plan_set_variable(environment, name, equals + 1);

@@ -63,7 +63,7 @@ static bool has_unprotect(const struct policy *policy) {
 }
 
 bool compile_covered(const struct strv *list, const char *path) {
-  STRV_FOREACH(item, list) {
+  STRV_FOREACH (item, list) {
     if (path_is_under(path, *item))
       return true;
   }
@@ -72,15 +72,24 @@ bool compile_covered(const struct strv *list, const char *path) {
 
 /* The order in which the engine must work; within a phase the order of compilation stays. */
 static const unsigned char phases[OPERATION_COUNT] = {
-    [OPERATION_PLACEHOLDER_FOLDER] = 0, [OPERATION_PLACEHOLDER_FILE] = 0,
-    [OPERATION_PRIVATE_FOLDER] = 1,     [OPERATION_PRIVATE_FILE] = 1,
-    [OPERATION_PRIVATE_LINK] = 1,       [OPERATION_ROOT] = 2,
-    [OPERATION_PRIVATE] = 3,            [OPERATION_PRIVATE_SEALED] = 3,
-    [OPERATION_DEVICE] = 3,             [OPERATION_DEVPTS] = 3,
-    [OPERATION_PROC] = 3,               [OPERATION_SYSFS] = 3,
-    [OPERATION_WRITABLE] = 4,           [OPERATION_READONLY] = 4,
-    [OPERATION_OVERLAY] = 4,            [OPERATION_PIN] = 5,
-    [OPERATION_PROTECT] = 6,            [OPERATION_SEAL] = 7,
+    [OPERATION_PLACEHOLDER_FOLDER] = 0,
+    [OPERATION_PLACEHOLDER_FILE] = 0,
+    [OPERATION_PRIVATE_FOLDER] = 1,
+    [OPERATION_PRIVATE_FILE] = 1,
+    [OPERATION_PRIVATE_LINK] = 1,
+    [OPERATION_ROOT] = 2,
+    [OPERATION_PRIVATE] = 3,
+    [OPERATION_PRIVATE_SEALED] = 3,
+    [OPERATION_DEVICE] = 3,
+    [OPERATION_DEVPTS] = 3,
+    [OPERATION_PROC] = 3,
+    [OPERATION_SYSFS] = 3,
+    [OPERATION_WRITABLE] = 4,
+    [OPERATION_READONLY] = 4,
+    [OPERATION_OVERLAY] = 4,
+    [OPERATION_PIN] = 5,
+    [OPERATION_PROTECT] = 6,
+    [OPERATION_SEAL] = 7,
     [OPERATION_MASK] = 8,
 };
 #define PHASE_LATE 8

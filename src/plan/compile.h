@@ -21,17 +21,17 @@ struct compiler {
   const struct policy *policy;
   const struct host_context *host;
   struct plan *plan;
-  struct found_list hidden; /* what hide rules name and what exists */
+  struct found_list hidden;  /* what hide rules name and what exists */
   struct found_list globbed; /* what globs of other kinds match */
-  bool unprotects;          /* there is any `unprotect` rule: most policies have none */
-  struct strv writable;     /* canonical paths that are writable host objects, parents first */
-  struct strv overlaid;     /* canonical paths under overlays */
-  struct strv shown;        /* canonical paths bound read-only */
-  struct strv repositories; /* folders below the project that hold a `.git` of their own */
-  struct strv sealed;       /* canonical paths that are protected as a whole */
-  struct strv masked;       /* canonical paths that are masked */
-  struct strv holes;        /* canonical paths allowed below a mask */
-  struct strv fixed;        /* canonical paths that are mount points (pins and protections) */
+  bool unprotects;           /* there is any `unprotect` rule: most policies have none */
+  struct strv writable;      /* canonical paths that are writable host objects, parents first */
+  struct strv overlaid;      /* canonical paths under overlays */
+  struct strv shown;         /* canonical paths bound read-only */
+  struct strv repositories;  /* folders below the project that hold a `.git` of their own */
+  struct strv sealed;        /* canonical paths that are protected as a whole */
+  struct strv masked;        /* canonical paths that are masked */
+  struct strv holes;         /* canonical paths allowed below a mask */
+  struct strv fixed;         /* canonical paths that are mount points (pins and protections) */
 };
 
 void found_add(struct found_list *list, char *path, const struct rule *rule, const char *why);
@@ -76,6 +76,10 @@ void compile_writable(struct compiler *compiler, const char *path, bool folder, 
 
 /* Fixes a symbolic link in its place without touching what it points to. */
 void compile_fix_link(struct compiler *compiler, const char *path, const char *why);
+
+/* Protects what a link leads to, where that is writable; reserves it if it does not exist. */
+int compile_protect_target(struct compiler *compiler, const char *link, const char *why,
+                           struct sb_error *error);
 
 /* Protects one existing name (or reserves a missing one) inside a writable place, with all folders
  * between them fixed. `content`: what a placeholder file must hold, NULL for a folder. */

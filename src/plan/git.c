@@ -40,27 +40,6 @@ static char *read_line_of(const char *folder, const char *name) {
   return data;
 }
 
-/* The value of a key in a git folder's config, wherever it stands: enough to find what else needs
- * protection; git alone knows what the file means. New string or NULL. */
-static char *config_value(const char *git, const char *key) {
-  _cleanup_free_ char *path = path_join(git, "config"), *data = NULL;
-  if (file_read_at(AT_FDCWD, path, GITFILE_LIMIT, &data, NULL) < 0)
-    return NULL;
-  size_t length = strlen(key);
-  char *rest = NULL;
-  for (char *line = strtok_r(data, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
-    line += strspn(line, " \t");
-    if (strncasecmp(line, key, length) != 0)
-      continue;
-    line += length + strspn(line + length, " \t");
-    if (*line != '=')
-      continue;
-    line += 1 + strspn(line + 1, " \t\"");
-    return xstrndup(line, strcspn(line, "\"\r"));
-  }
-  return NULL;
-}
-
 /* ---- what is protected in one git folder ---- */
 
 static int protect_name(struct compiler *compiler, const char *git, const char *name, bool reserve,
@@ -75,7 +54,72 @@ static int protect_name(struct compiler *compiler, const char *git, const char *
 /* The administrative folders of linked worktrees: they tell git where its config is. */
 static int protect_worktrees(struct compiler *compiler, const char *git, struct sb_error *error);
 
-static int protect_git_folder(struct compiler *compiler, const char *git, struct sb_error *error) {
+struct names_found {
+  const char *folder;
+  struct strv paths;
+};
+
+static bool find_links(void *context, const struct walk_entry *entry) {
+  struct names_found *found = context;
+  if (entry->type == DT_LNK)
+    strv_take(&found->paths, path_join(found->folder, entry->path));
+  return false;
+}
+
+/* A hook that is a link runs what lies at its other end. */
+static int protect_linked_hooks(struct compiler *compiler, const char *hooks,
+                                struct sb_error *error) {
+  struct names_found found = {.folder = hooks};
+  walk_folder(hooks, 1, find_links, &found);
+  int result = 0;
+  for (size_t i = 0; result == 0 && i < found.paths.count; i++)
+    result = compile_protect_target(compiler, found.paths.items[i], "git: a hook", error);
+  strv_clear(&found.paths);
+  return result;
+}
+
+/* The value of "key = value" if the line of a git config says so, else NULL. */
+static const char *config_value(const char *line, const char *key) {
+  size_t length = strlen(key);
+  line += strspn(line, " \t");
+  if (strncasecmp(line, key, length) != 0)
+    return NULL;
+  line += length + strspn(line + length, " \t");
+  return *line == '=' ? line + 1 + strspn(line + 1, " \t\"") : NULL;
+}
+
+/* What the config names as hooks folder or includes is executed or believed like the config. */
+static int protect_config_line(struct compiler *compiler, const char *git, const char *tree,
+                               const char *line, struct sb_error *error) {
+  const char *hooks = config_value(line, "hookspath"), *include = config_value(line, "path");
+  const char *value = hooks ? hooks : include;
+  if (!value || value[0] == '~')
+    return 0;
+  _cleanup_free_ char *written = xstrndup(value, strcspn(value, "\""));
+  _cleanup_free_ char *path = path_join(hooks ? tree : git, written);
+  if (compile_unprotected(compiler, path))
+    return 0;
+  if (compile_protect(compiler, path, true, NULL, "git: named in your configuration", error) < 0)
+    return -1;
+  return hooks ? protect_linked_hooks(compiler, path, error) : 0;
+}
+
+static int protect_named_in_config(struct compiler *compiler, const char *git, const char *tree,
+                                   struct sb_error *error) {
+  _cleanup_free_ char *path = path_join(git, "config"), *data = NULL;
+  if (file_read_at(AT_FDCWD, path, GITFILE_LIMIT, &data, NULL) < 0)
+    return 0;
+  char *rest = NULL;
+  for (char *line = strtok_r(data, "\r\n", &rest); line; line = strtok_r(NULL, "\r\n", &rest)) {
+    if (protect_config_line(compiler, git, tree, line, error) < 0)
+      return -1;
+  }
+  return 0;
+}
+
+/* `tree`: the work tree, or the git folder itself if it has none. */
+static int protect_git_folder(struct compiler *compiler, const char *git, const char *tree,
+                              struct sb_error *error) {
   /* A file `commondir` makes git read its config elsewhere. Where it does not exist, one that names
    * the folder itself changes nothing for git and can be protected. */
   _cleanup_free_ char *own = xasprintf("%s\n", git);
@@ -84,20 +128,19 @@ static int protect_git_folder(struct compiler *compiler, const char *git, struct
     bool reserve;
     const char *content;
   } names[] = {
-      {"config", false, NULL},     {"hooks", true, NULL},         {"info", true, NULL},
+      {"config", false, NULL},       {"hooks", true, NULL},    {"info", true, NULL},
       {"config.worktree", true, ""}, {"commondir", true, own},
   };
   for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
     if (protect_name(compiler, git, names[i].name, names[i].reserve, names[i].content, error) < 0)
       return -1;
   }
+  _cleanup_free_ char *hooks = path_join(git, "hooks");
+  if (protect_linked_hooks(compiler, hooks, error) < 0 ||
+      protect_named_in_config(compiler, git, tree, error) < 0)
+    return -1;
   return protect_worktrees(compiler, git, error);
 }
-
-struct names_found {
-  const char *folder;
-  struct strv paths;
-};
 
 static bool find_worktrees(void *context, const struct walk_entry *entry) {
   struct names_found *found = context;
@@ -109,17 +152,15 @@ static int protect_worktrees(struct compiler *compiler, const char *git, struct 
   static const struct {
     const char *name;
     bool reserve;
-    const char *content;
-  } names[] = {{"commondir", false, NULL}, {"gitdir", false, NULL}, {"config.worktree", true, ""}};
+  } names[] = {{"commondir", false}, {"gitdir", false}, {"config.worktree", true}};
   _cleanup_free_ char *folder = path_join(git, "worktrees");
   struct names_found found = {.folder = folder};
   walk_folder(folder, 1, find_worktrees, &found);
   int result = 0;
-  for (size_t i = 0; result == 0 && i < found.paths.count * ARRAY_SIZE(names); i++) {
-    size_t name = i % ARRAY_SIZE(names);
-    result = protect_name(compiler, found.paths.items[i / ARRAY_SIZE(names)], names[name].name,
-                          names[name].reserve, names[name].content, error);
-  }
+  for (size_t i = 0; result == 0 && i < found.paths.count * ARRAY_SIZE(names); i++)
+    result = protect_name(compiler, found.paths.items[i / ARRAY_SIZE(names)],
+                          names[i % ARRAY_SIZE(names)].name, names[i % ARRAY_SIZE(names)].reserve,
+                          "", error);
   strv_clear(&found.paths);
   return result;
 }
@@ -138,8 +179,16 @@ static bool find_modules(void *context, const struct walk_entry *entry) {
 
 /* The work tree a submodule's config names, so that its `.git` file cannot be replaced. */
 static char *submodule_work_tree(const char *git) {
-  _cleanup_free_ char *value = config_value(git, "worktree");
-  return value ? path_join(git, value) : NULL;
+  _cleanup_free_ char *path = path_join(git, "config"), *data = NULL;
+  if (file_read_at(AT_FDCWD, path, GITFILE_LIMIT, &data, NULL) < 0)
+    return NULL;
+  char *rest = NULL;
+  for (char *line = strtok_r(data, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
+    const char *value = config_value(line, "worktree");
+    if (value)
+      return path_join(git, value);
+  }
+  return NULL;
 }
 
 static int protect_modules(struct compiler *compiler, const char *git, struct sb_error *error) {
@@ -148,8 +197,9 @@ static int protect_modules(struct compiler *compiler, const char *git, struct sb
   walk_folder(folder, MODULES_DEPTH, find_modules, &found);
   int result = 0;
   for (size_t i = 0; result == 0 && i < found.paths.count; i++) {
-    result = protect_git_folder(compiler, found.paths.items[i], error);
-    _cleanup_free_ char *tree = submodule_work_tree(found.paths.items[i]);
+    const char *module = found.paths.items[i];
+    _cleanup_free_ char *tree = submodule_work_tree(module);
+    result = protect_git_folder(compiler, module, tree ? tree : module, error);
     if (result == 0 && tree)
       result = protect_name(compiler, tree, ".git", false, NULL, error);
   }
@@ -198,12 +248,13 @@ static int protect_gitfile(struct compiler *compiler, const char *place, struct 
   _cleanup_free_ char *common = worktree_common_folder(place, git);
   if (common) {
     compile_writable(compiler, common, true, "git: the repository of this worktree");
-    return protect_git_folder(compiler, common, error) < 0 ? -1
-                                                           : protect_modules(compiler, common, error);
+    return protect_git_folder(compiler, common, place, error) < 0
+               ? -1
+               : protect_modules(compiler, common, error);
   }
   if (is_submodule_folder(place, git)) {
     compile_writable(compiler, git, true, "git: the repository of this submodule");
-    return protect_git_folder(compiler, git, error);
+    return protect_git_folder(compiler, git, place, error);
   }
   _cleanup_free_ char *shown = escape_string(git);
   strv_addf(&compiler->plan->warnings,
@@ -213,33 +264,23 @@ static int protect_gitfile(struct compiler *compiler, const char *place, struct 
 
 /* ---- one writable place ---- */
 
-/* core.hooksPath: hooks that live in the work tree. */
-static int protect_hooks_path(struct compiler *compiler, const char *place, const char *git,
-                              struct sb_error *error) {
-  _cleanup_free_ char *value = config_value(git, "hooksPath");
-  if (!value || value[0] == '~' || value[0] == '\0')
-    return 0; /* in the home folder, which is not writable */
-  return protect_name(compiler, place, value, true, NULL, error);
-}
-
 static int protect_repository(struct compiler *compiler, const char *place,
                               struct sb_error *error) {
   _cleanup_free_ char *git = path_join(place, ".git");
   struct stat status;
   if (lstat(git, &status) < 0)
-    return is_git_folder(place) ? protect_git_folder(compiler, place, error) : 0;
+    return is_git_folder(place) ? protect_git_folder(compiler, place, place, error) : 0;
   if (S_ISREG(status.st_mode))
     return protect_gitfile(compiler, place, error);
   if (S_ISLNK(status.st_mode)) {
     /* The link stays what it is; the folder behind it is protected where it is writable. */
     compile_fix_link(compiler, git, "git: decides what your own git executes");
     _cleanup_free_ char *target = compile_resolve(git);
-    return target && is_git_folder(target) ? protect_git_folder(compiler, target, error) : 0;
+    return target && is_git_folder(target) ? protect_git_folder(compiler, target, place, error) : 0;
   }
   if (!is_git_folder(git))
     return 0; /* empty or foreign: the protected names of the policy reserve it */
-  if (protect_git_folder(compiler, git, error) < 0 ||
-      protect_hooks_path(compiler, place, git, error) < 0)
+  if (protect_git_folder(compiler, git, place, error) < 0)
     return -1;
   return protect_modules(compiler, git, error);
 }
@@ -251,7 +292,7 @@ int compile_git(struct compiler *compiler, struct sb_error *error) {
     if (protect_repository(compiler, place, error) < 0)
       return -1;
   }
-  STRV_FOREACH(nested, &compiler->repositories) {
+  STRV_FOREACH (nested, &compiler->repositories) {
     if (compile_covered(&compiler->writable, *nested) &&
         protect_repository(compiler, *nested, error) < 0)
       return -1;

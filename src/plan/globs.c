@@ -15,8 +15,8 @@
 
 /* Folders full of other people's files. The built-in secret globs stay out of them (a published
  * package holds no secret of this machine); a glob that somebody wrote looks everywhere. */
-static const char *const bulk_folders[] = {"node_modules", ".git",  "target",      ".venv",
-                                           "venv",         ".tox",  "__pycache__", ".gradle",
+static const char *const bulk_folders[] = {"node_modules", ".git",      "target",      ".venv",
+                                           "venv",         ".tox",      "__pycache__", ".gradle",
                                            ".mypy_cache",  ".terraform"};
 
 /* All globs that start from one folder. */
@@ -75,8 +75,8 @@ static struct group *group_for(struct groups *groups, struct compiler *compiler,
     }
   }
   ARRAY_GROW(groups->items, groups->count);
-  groups->items[groups->count] = (struct group){
-      .compiler = compiler, .folder = folder, .only_builtin = true, .max_depth = 1};
+  groups->items[groups->count] =
+      (struct group){.compiler = compiler, .folder = folder, .only_builtin = true, .max_depth = 1};
   return &groups->items[groups->count++];
 }
 
@@ -104,33 +104,44 @@ static bool is_bulk(const char *name) {
   return false;
 }
 
-/* A hidden name that is a symbolic link hides the file behind it. Only a file: a repository could
- * otherwise have a link to "/" hide the whole machine. */
-static char *hidden_object(char *path, unsigned char type) {
-  if (type != DT_LNK)
-    return path;
-  struct stat status;
-  char *target = stat(path, &status) == 0 && S_ISREG(status.st_mode) ? compile_resolve(path) : NULL;
-  free(path);
-  return target;
+/* A link that is hidden means the object it leads to. One that leads nowhere hides nothing, and one
+ * to a folder that it lies in itself cannot have been meant. */
+static char *behind_link(const char *path) {
+  char *target = compile_resolve(path);
+  if (target && !path_is_under(path, target))
+    return target;
+  free(target);
+  return NULL;
+}
+
+static void note_hidden(struct compiler *compiler, const char *path, bool may_be_link,
+                        const struct rule *rule) {
+  char *object = may_be_link ? behind_link(path) : xstrdup(path);
+  if (object)
+    found_add(&compiler->hidden, object, rule, NULL);
+}
+
+/* Protected links are fixed as links; for the rest it is the object that counts. */
+static void note_place(struct compiler *compiler, const char *path, bool may_be_link,
+                       const struct rule *rule) {
+  char *object = may_be_link && rule->kind != RULE_PROTECT ? compile_resolve(path) : xstrdup(path);
+  if (object)
+    found_add(&compiler->globbed, object, rule, NULL);
 }
 
 /* What the merged policy says of a match decides, not the glob that found it. */
 static bool note_match(struct group *group, const struct rule *rule,
                        const struct walk_entry *entry) {
   struct compiler *compiler = group->compiler;
-  char *path = path_join(group->folder, entry->path);
+  bool may_be_link = entry->type == DT_LNK || entry->type == DT_UNKNOWN;
+  _cleanup_free_ char *path = path_join(group->folder, entry->path);
   struct decision decision = policy_decide(compiler->policy, path, ACCESS_READ);
   if (decision.verdict == VERDICT_HIDE) {
-    path = hidden_object(path, entry->type);
-    if (path)
-      found_add(&compiler->hidden, path, decision.rule, NULL);
+    note_hidden(compiler, path, may_be_link, decision.rule);
     return true;
   }
-  if (rule->kind == RULE_HIDE)
-    free(path); /* taken back by a more specific rule */
-  else
-    found_add(&compiler->globbed, path, rule, NULL);
+  if (rule->kind != RULE_HIDE) /* else: taken back by a more specific rule */
+    note_place(compiler, path, may_be_link, rule);
   return false;
 }
 

@@ -52,8 +52,13 @@ static bool is_visible(const struct compiler *compiler, const char *path) {
   }
   if (!compile_private_place(path, &source, &place))
     return true;
-  return compile_covered(&compiler->writable, path) ||
-         compile_covered(&compiler->overlaid, path) || compile_covered(&compiler->shown, path);
+  return compile_covered(&compiler->writable, path) || compile_covered(&compiler->overlaid, path) ||
+         compile_covered(&compiler->shown, path);
+}
+
+static bool is_plain_object(const char *path) {
+  _cleanup_free_ char *resolved = compile_resolve(path);
+  return resolved && strcmp(resolved, path) == 0;
 }
 
 /* Objects below a hidden folder that other rules allow. */
@@ -63,7 +68,7 @@ static void find_holes(const struct compiler *compiler, const char *path, struct
     if (rule->is_glob || (rule->kind != RULE_READ && rule->kind != RULE_WRITE))
       continue;
     const char *below = path_below(rule->pattern, path);
-    if (below && below[0] &&
+    if (below && below[0] && is_plain_object(rule->pattern) &&
         policy_decide(compiler->policy, rule->pattern, ACCESS_READ).verdict == VERDICT_ALLOW)
       strv_add(ret_holes, rule->pattern);
   }
@@ -72,9 +77,8 @@ static void find_holes(const struct compiler *compiler, const char *path, struct
 /* Prepares one hole: its mount point inside the mask, and the operation that fills it. */
 static void add_hole(struct compiler *compiler, const char *mask, const char *path,
                      const char *hole) {
-  _cleanup_free_ char *resolved = compile_resolve(hole);
   struct stat status;
-  if (!resolved || strcmp(resolved, hole) != 0 || stat(hole, &status) < 0)
+  if (stat(hole, &status) < 0)
     return;
   const char *below = path_below(hole, path);
   for (const char *end = strchrnul(below, '/');; end = strchrnul(end + 1, '/')) {
@@ -105,7 +109,8 @@ static void add_mask(struct compiler *compiler, const char *path, const char *wh
   _cleanup_free_ char *mask = xasprintf("mask/%zu", compiler->plan->operation_count);
   compile_private_object(compiler, mask, true, 0555);
   plan_add(compiler->plan, OPERATION_MASK, path, mask, "%s", why);
-  STRV_FOREACH(hole, &holes) add_hole(compiler, mask, path, *hole);
+  STRV_FOREACH (hole, &holes)
+    add_hole(compiler, mask, path, *hole);
 }
 
 static int by_path(const void *left, const void *right) {
@@ -121,7 +126,7 @@ static void add_aliases(struct compiler *compiler) {
   for (size_t i = 0; i < count; i++) {
     _cleanup_strv_ struct strv aliases = {0};
     mount_aliases(&mounts, compiler->hidden.items[i].path, &aliases);
-    STRV_FOREACH(alias, &aliases) {
+    STRV_FOREACH (alias, &aliases) {
       char *path = compile_resolve(*alias);
       if (path)
         found_add(&compiler->hidden, path, NULL, "the same as a hidden name, by another mount");

@@ -56,7 +56,7 @@ static int missing_place(struct compiler *compiler, const struct rule *rule,
   int errnum = errno;
   _cleanup_free_ char *pattern = escape_string(rule->pattern);
   _cleanup_free_ char *origin = origin_describe(&rule->origin);
-  if (rule->origin.store == STORE_FLAGS) {
+  if (rule->origin.store == STORE_FLAGS && !rule->origin.file) {
     sb_fail(error, SB_CODE_NOT_FOUND, errnum, "%s '%s'", rule_kind_name(rule->kind), pattern);
     return sb_hint(error, "create it first, or leave the option out");
   }
@@ -99,8 +99,8 @@ static int collect_literal(struct compiler *compiler, struct places *places,
     if (rule->is_glob || !is_place_rule(rule))
       continue;
     char *path = compile_resolve(rule->pattern);
-    int result = path ? add_candidate(places, path, rule, error)
-                      : missing_place(compiler, rule, error);
+    int result =
+        path ? add_candidate(places, path, rule, error) : missing_place(compiler, rule, error);
     if (result < 0)
       return -1;
   }
@@ -154,8 +154,8 @@ static void add_overlay(struct compiler *compiler, const struct place *place, co
   compile_mount_point(compiler, place->path, true);
   struct operation *operation =
       plan_add(compiler->plan, OPERATION_OVERLAY, place->path, NULL, "%s", why);
-  operation->upper = xasprintf("%s/%zu", compiler->request->overlay_folder,
-                               compiler->overlaid.count);
+  operation->upper =
+      xasprintf("%s/%zu", compiler->request->overlay_folder, compiler->overlaid.count);
   strv_add(&compiler->overlaid, place->path);
 }
 
@@ -163,8 +163,9 @@ static void add_place(struct compiler *compiler, const struct place *place) {
   if (!still_granted(compiler, place))
     return;
   _cleanup_free_ char *why = compile_reason(place->rule);
-  static void (*const add[RULE_KIND_COUNT])(struct compiler *, const struct place *, const char *) =
-      {[RULE_READ] = add_readable, [RULE_WRITE] = add_writable, [RULE_OVERLAY] = add_overlay};
+  static void (*const add[RULE_KIND_COUNT])(struct compiler *, const struct place *,
+                                            const char *) = {
+      [RULE_READ] = add_readable, [RULE_WRITE] = add_writable, [RULE_OVERLAY] = add_overlay};
   add[place->rule->kind](compiler, place, why);
 }
 
@@ -176,6 +177,16 @@ static void show_home(struct compiler *compiler) {
   compile_mount_point(compiler, home, true);
   plan_add(compiler->plan, OPERATION_READONLY, home, NULL, "your home folder");
   strv_add(&compiler->shown, home);
+}
+
+/* What is made in a private place is gone with the session; nobody should learn that afterwards. */
+static void warn_if_private(struct compiler *compiler) {
+  const char *cwd = compiler->host->cwd, *source, *place;
+  if (compile_private_place(cwd, &source, &place) && !compile_covered(&compiler->writable, cwd) &&
+      !compile_covered(&compiler->shown, cwd))
+    strv_addf(&compiler->plan->warnings,
+              "'%s' is private to the session: it starts empty and its files are gone afterwards",
+              place);
 }
 
 int compile_places(struct compiler *compiler, struct sb_error *error) {
@@ -192,5 +203,6 @@ int compile_places(struct compiler *compiler, struct sb_error *error) {
   for (size_t i = 0; i < places.count; i++)
     free(places.items[i].path);
   free(places.items);
+  warn_if_private(compiler);
   return result;
 }

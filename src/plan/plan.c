@@ -125,7 +125,7 @@ static void append_operation(struct text *text, const struct operation *operatio
 
 static void append_words(struct text *text, const char *title, const struct strv *words) {
   text_appendf(text, "%s:", title);
-  STRV_FOREACH(word, words) {
+  STRV_FOREACH (word, words) {
     _cleanup_free_ char *quoted = escape_shell_word(*word);
     text_appendf(text, " %s", quoted);
   }
@@ -133,7 +133,8 @@ static void append_words(struct text *text, const char *title, const struct strv
 }
 
 static void append_lines(struct text *text, const char *title, const struct strv *lines) {
-  STRV_FOREACH(line, lines) text_appendf(text, "%s: %s\n", title, *line);
+  STRV_FOREACH (line, lines)
+    text_appendf(text, "%s: %s\n", title, *line);
 }
 
 char *plan_to_text(const struct plan *plan) {

@@ -61,10 +61,10 @@ struct plan {
   struct operation *operations;
   size_t operation_count;
 
-  struct strv arguments;   /* the command, argv[0] included */
+  struct strv arguments;        /* the command, argv[0] included */
   struct strv script_arguments; /* the same for the shell, if the file turns out to be a script */
-  struct strv executables; /* where to look for it, in order */
-  struct strv environment; /* NAME=value */
+  struct strv executables;      /* where to look for it, in order */
+  struct strv environment;      /* NAME=value */
   char *working_folder;
   char *hostname;
   long long time_offset_seconds;

@@ -17,8 +17,16 @@
 
 extern char **environ;
 
+/* In /tmp and its like, a marker can be anybody's. */
+static bool is_everybodys(int folder) {
+  struct stat status;
+  return fstat(folder, &status) == 0 && (status.st_mode & S_IWOTH);
+}
+
 static bool has_marker(int folder) {
   static const char *const markers[] = {".git", ".sandbox"};
+  if (is_everybodys(folder))
+    return false;
   for (size_t i = 0; i < ARRAY_SIZE(markers); i++) {
     if (faccessat(folder, markers[i], F_OK, AT_SYMLINK_NOFOLLOW) == 0)
       return true;

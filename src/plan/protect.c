@@ -4,6 +4,7 @@
  * would walk around the protection. */
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -19,7 +20,7 @@
 /* The deepest writable place above a path, or NULL. */
 static const char *writable_above(const struct compiler *compiler, const char *path) {
   const char *best = NULL;
-  STRV_FOREACH(place, &compiler->writable) {
+  STRV_FOREACH (place, &compiler->writable) {
     if (path_is_under(path, *place) && (!best || strlen(*place) > strlen(best)))
       best = *place;
   }
@@ -54,20 +55,51 @@ static void reserve(struct compiler *compiler, const char *path, const char *con
                     const char *why) {
   if (strv_contains(&compiler->fixed, path))
     return;
-  plan_add(compiler->plan,
-           content ? OPERATION_PLACEHOLDER_FILE : OPERATION_PLACEHOLDER_FOLDER, path, content, "%s",
-           why);
+  plan_add(compiler->plan, content ? OPERATION_PLACEHOLDER_FILE : OPERATION_PLACEHOLDER_FOLDER,
+           path, content, "%s", why);
   add_protect(compiler, path, 0, why);
+}
+
+/* Where a link leads, also if nothing is there yet: what is missing can be created. */
+static char *link_target(const char *path, bool *ret_missing) {
+  char *target = compile_resolve(path);
+  *ret_missing = !target;
+  if (target)
+    return target;
+  char text[PATH_MAX];
+  ssize_t length = readlink(path, text, sizeof text - 1);
+  if (length <= 0)
+    return NULL;
+  text[length] = '\0';
+  _cleanup_free_ char *parent = path_parent(path);
+  return path_join(parent, text);
+}
+
+int compile_protect_target(struct compiler *compiler, const char *link, const char *why,
+                           struct sb_error *error) {
+  bool missing;
+  _cleanup_free_ char *target = link_target(link, &missing);
+  return target ? compile_protect(compiler, target, missing, NULL, why, error) : 0;
 }
 
 /* A link is fixed as a link, and its target, if it is writable too, is protected like the name. */
 static int protect_link(struct compiler *compiler, const char *path, const char *why,
                         struct sb_error *error) {
   add_protect(compiler, path, OPERATION_NOFOLLOW, why);
-  _cleanup_free_ char *target = compile_resolve(path);
-  if (!target)
-    return 0; /* dangling: its target is not there to be executed, and the link cannot change */
-  return compile_protect(compiler, target, false, NULL, why, error);
+  return compile_protect_target(compiler, path, why, error);
+}
+
+/* Who cannot create a name in a folder needs no placeholder there. */
+static bool creatable(const char *path) {
+  _cleanup_free_ char *parent = path_parent(path);
+  return faccessat(AT_FDCWD, parent, W_OK, AT_EACCESS) == 0;
+}
+
+/* One of another session, of a crash, or one that went away since we saw it: another session in the
+ * same project has just ended. */
+static bool is_placeholder(const char *path, const char *content) {
+  return placeholder_matches(path, content) ||
+         (faccessat(AT_FDCWD, path, F_OK, AT_SYMLINK_NOFOLLOW) < 0 && errno == ENOENT);
 }
 
 /* Walks from the place down to the name; returns 1 when a missing or linked part settled it. */
@@ -78,33 +110,29 @@ static int fix_folders(struct compiler *compiler, const char *place, const char 
     _cleanup_free_ char *folder = xstrndup(path, (size_t)(slash - path));
     struct stat status;
     if (lstat(folder, &status) < 0) {
-      if (errno == ENOENT && reserve_missing)
+      if (errno == ENOENT && reserve_missing && creatable(folder))
         reserve(compiler, folder, NULL, why);
       return 1;
     }
     if (S_ISLNK(status.st_mode)) {
       add_protect(compiler, folder, OPERATION_NOFOLLOW, why);
-      _cleanup_free_ char *target = compile_resolve(folder);
+      bool missing;
+      _cleanup_free_ char *target = link_target(folder, &missing);
       _cleanup_free_ char *moved = target ? path_join(target, slash + 1) : NULL;
-      if (moved && compile_protect(compiler, moved, reserve_missing, NULL, why, error) < 0)
+      if (moved &&
+          compile_protect(compiler, moved, reserve_missing || missing, NULL, why, error) < 0)
         return -1;
       return 1;
     }
     if (!S_ISDIR(status.st_mode))
       return 1; /* a file where a folder would be needed: nothing can be created below it */
-    if (placeholder_matches(folder, NULL)) {
+    if (is_placeholder(folder, NULL)) {
       reserve(compiler, folder, NULL, why);
       return 1;
     }
     add_pin(compiler, folder);
   }
   return 0;
-}
-
-/* Who cannot create a name in a folder needs no placeholder there. */
-static bool creatable(const char *path) {
-  _cleanup_free_ char *parent = path_parent(path);
-  return faccessat(AT_FDCWD, parent, W_OK, AT_EACCESS) == 0;
 }
 
 int compile_protect(struct compiler *compiler, const char *path, bool reserve_missing,
@@ -123,8 +151,8 @@ int compile_protect(struct compiler *compiler, const char *path, bool reserve_mi
   }
   if (S_ISLNK(status.st_mode))
     return protect_link(compiler, path, why, error);
-  if (placeholder_matches(path, content))
-    reserve(compiler, path, content, why); /* of another session, or left by a crash */
+  if (is_placeholder(path, content))
+    reserve(compiler, path, content, why);
   else
     add_protect(compiler, path, 0, why);
   return 0;

@@ -6,9 +6,9 @@
 #include <sys/types.h>
 
 struct walk_entry {
-  const char *path;     /* relative to the folder walked */
-  const char *name;     /* its last component */
-  unsigned char type;   /* DT_* as readdir gives it */
+  const char *path;   /* relative to the folder walked */
+  const char *name;   /* its last component */
+  unsigned char type; /* DT_* as readdir gives it */
   ino_t inode;
 };
 

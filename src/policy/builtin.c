@@ -120,9 +120,9 @@ static void add_own_files(struct policy *policy, const struct policy_context *co
 }
 
 /* Parts of the system, with all that is below them; and folders of folders, by themselves. */
-static const char *const system_folders[] = {"/bin",  "/boot", "/dev",  "/etc", "/lib", "/lib32",
-                                             "/lib64", "/nix",  "/proc", "/run", "/sbin", "/sys",
-                                             "/usr"};
+static const char *const system_folders[] = {"/bin",   "/boot",  "/dev", "/etc",  "/lib",
+                                             "/lib32", "/lib64", "/nix", "/proc", "/run",
+                                             "/sbin",  "/sys",   "/usr"};
 static const char *const containers[] = {"/home", "/media", "/mnt", "/opt",     "/root",
                                          "/srv",  "/tmp",   "/var", "/var/lib", "/var/tmp"};
 /* Below the system, but where people do keep sources. */

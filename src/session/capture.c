@@ -76,8 +76,7 @@ void capture_clear(struct capture *capture) {
   }
 }
 
-void capture_stream_to_json(const struct capture_stream *stream, const char *name,
-                            json_t *object) {
+void capture_stream_to_json(const struct capture_stream *stream, const char *name, json_t *object) {
   _cleanup_free_ char *truncated = xasprintf("%sTruncated", name);
   json_t *text = json_stringn(text_string(&stream->data), stream->data.length);
   if (text) {

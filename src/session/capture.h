@@ -20,7 +20,8 @@ struct capture {
   bool used;
   struct capture_stream streams[2]; /* stdout, stderr */
 };
-#define CAPTURE_NONE ((struct capture){.streams = {{.reader = -1, .writer = -1}, {.reader = -1, .writer = -1}}})
+#define CAPTURE_NONE                                                                               \
+  ((struct capture){.streams = {{.reader = -1, .writer = -1}, {.reader = -1, .writer = -1}}})
 
 /* Makes the pipes. Returns 0 or a negative errno. */
 int capture_open(struct capture *capture, size_t limit);

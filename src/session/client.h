@@ -28,8 +28,7 @@ int client_send(struct client_connection *connection, json_t *request, const int
                 size_t fd_count, struct sb_error *error);
 
 /* Reads one message. An {"error": …} message becomes the error. */
-int client_read(struct client_connection *connection, json_t **ret_message,
-                struct sb_error *error);
+int client_read(struct client_connection *connection, json_t **ret_message, struct sb_error *error);
 
 /* Both: a request with no descriptors and its reply. */
 int client_call(const char *folder, json_t *request, json_t **ret_reply, struct sb_error *error);

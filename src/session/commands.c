@@ -46,13 +46,12 @@ static json_t *on_stats(void *context, const struct request *request, struct sb_
   json_object_set_new(reply, "limits", limits_json(monitor));
   json_object_set_new(reply, "execs_total", json_integer((json_int_t)monitor->execs.total));
   /* Static mode asks nobody; the counters are there for every mode. */
-  json_object_set_new(reply, "decisions", json_pack("{s:i, s:i, s:i}", "allowed", 0, "denied", 0,
-                                                    "pending", 0));
+  json_object_set_new(reply, "decisions",
+                      json_pack("{s:i, s:i, s:i}", "allowed", 0, "denied", 0, "pending", 0));
   return reply;
 }
 
-static json_t *on_processes(void *context, const struct request *request,
-                            struct sb_error *error) {
+static json_t *on_processes(void *context, const struct request *request, struct sb_error *error) {
   (void)request, (void)error;
   const struct monitor *monitor = context;
   return json_pack("{s:o}", "processes", processes_to_json(monitor->engine.init));
@@ -93,7 +92,12 @@ static json_t *on_exec_signal(void *context, const struct request *request,
 }
 
 const struct control_command monitor_commands[] = {
-    {"cmd.info", on_info},     {"cmd.stats", on_stats}, {"cmd.ps", on_processes},
-    {"cmd.signal", on_signal}, {"cmd.kill", on_kill},   {"cmd.exec", on_exec},
-    {"cmd.exec.signal", on_exec_signal}, {NULL, NULL},
+    {"cmd.info", on_info},
+    {"cmd.stats", on_stats},
+    {"cmd.ps", on_processes},
+    {"cmd.signal", on_signal},
+    {"cmd.kill", on_kill},
+    {"cmd.exec", on_exec},
+    {"cmd.exec.signal", on_exec_signal},
+    {NULL, NULL},
 };

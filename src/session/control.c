@@ -47,8 +47,8 @@ static void close_fds(int fds[FD_PASS_LIMIT]) {
 
 static void flush(struct client *client) {
   while (client->output.length > 0) {
-    ssize_t sent = send(client->fd, client->output.data, client->output.length,
-                        MSG_NOSIGNAL | MSG_DONTWAIT);
+    ssize_t sent =
+        send(client->fd, client->output.data, client->output.length, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (sent < 0) {
       client->closing |= errno != EAGAIN && errno != EINTR;
       return;
@@ -93,8 +93,7 @@ void control_send_error(struct client *client, const struct sb_error *error, con
 
 /* ---- receiving ---- */
 
-static const struct control_command *find_command(const struct control *control,
-                                                  const char *name) {
+static const struct control_command *find_command(const struct control *control, const char *name) {
   for (const struct control_command *command = control->commands; command->name; command++) {
     if (name && strcmp(command->name, name) == 0)
       return command;
@@ -112,8 +111,7 @@ static json_t *call(struct control *control, struct client *client, const json_t
     sb_hint(error, "see docs/PROTOCOL.md");
     return NULL;
   }
-  struct request request = {
-      .control = control, .client = client, .body = body, .fds = client->fds};
+  struct request request = {.control = control, .client = client, .body = body, .fds = client->fds};
   return command->handler(control->context, &request, error);
 }
 
@@ -140,8 +138,8 @@ static void handle_line(struct control *control, struct client *client, const ch
 
 static void take_lines(struct control *control, struct client *client) {
   size_t start = 0;
-  for (char *end; !client->closing && (end = memchr(client->input.data + start, '\n',
-                                                    client->input.length - start));) {
+  for (char *end; !client->closing &&
+                  (end = memchr(client->input.data + start, '\n', client->input.length - start));) {
     size_t length = (size_t)(end - client->input.data) - start;
     handle_line(control, client, client->input.data + start, length);
     start += length + 1;
@@ -208,9 +206,8 @@ static void accept_client(struct control *control) {
   client->fd = steal_fd(&fd);
   memset(client->fds, -1, sizeof client->fds);
   control->clients[control->count++] = client;
-  control_send(client,
-               json_pack("{s:s, s:i}", "event", "event.hello", "version", CONTROL_VERSION), NULL,
-               NULL, 0);
+  control_send(client, json_pack("{s:s, s:i}", "event", "event.hello", "version", CONTROL_VERSION),
+               NULL, NULL, 0);
 }
 
 size_t control_watch(struct control *control, struct pollfd watched[CONTROL_WATCH_LIMIT]) {

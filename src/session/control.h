@@ -10,10 +10,10 @@
 #include "core/error.h"
 #include "core/file.h"
 
-#define CONTROL_VERSION 1
+#define CONTROL_VERSION      1
 #define CONTROL_CLIENT_LIMIT 64
-#define CONTROL_LINE_LIMIT (1u << 20)
-#define CONTROL_WATCH_LIMIT (CONTROL_CLIENT_LIMIT + 1)
+#define CONTROL_LINE_LIMIT   (1u << 20)
+#define CONTROL_WATCH_LIMIT  (CONTROL_CLIENT_LIMIT + 1)
 
 struct control;
 struct client; /* one connection */

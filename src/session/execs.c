@@ -42,7 +42,8 @@ static void append_string(struct text *text, const char *string) {
 static uint32_t append_environment(struct text *text, const struct plan *plan,
                                    const json_t *entries) {
   _cleanup_strv_ struct strv merged = {0};
-  STRV_FOREACH(entry, &plan->environment) strv_add(&merged, *entry);
+  STRV_FOREACH (entry, &plan->environment)
+    strv_add(&merged, *entry);
   size_t index;
   json_t *item;
   json_array_foreach(entries, index, item) {
@@ -53,7 +54,8 @@ static uint32_t append_environment(struct text *text, const struct plan *plan,
     _cleanup_free_ char *name = xstrndup(entry, (size_t)(equals - entry));
     plan_set_variable(&merged, name, equals + 1);
   }
-  STRV_FOREACH(entry, &merged) append_string(text, *entry);
+  STRV_FOREACH (entry, &merged)
+    append_string(text, *entry);
   return (uint32_t)merged.count;
 }
 
@@ -78,7 +80,8 @@ static int describe(const struct plan *plan, const json_t *body, struct text *re
   _cleanup_strv_ struct strv places = {0};
   plan_find_executables(&plan->environment, json_string_value(json_array_get(arguments, 0)),
                         &places);
-  STRV_FOREACH(place, &places) append_string(ret_text, *place);
+  STRV_FOREACH (place, &places)
+    append_string(ret_text, *place);
   header.executable_count = (uint32_t)places.count;
   memcpy(ret_text->data, &header, sizeof header);
   return ret_text->length > EXEC_PAYLOAD_LIMIT
@@ -161,10 +164,10 @@ static void on_started(struct execs *execs, struct exec_entry *entry, int value)
   }
   entry->started = true;
   execs->total++;
-  control_send(entry->client,
-               json_pack("{s:s, s:i, s:i}", "event", "event.started", "id", (int)entry->id, "pid",
-                         value),
-               entry->tag, NULL, 0);
+  control_send(
+      entry->client,
+      json_pack("{s:s, s:i, s:i}", "event", "event.started", "id", (int)entry->id, "pid", value),
+      entry->tag, NULL, 0);
 }
 
 void execs_message(struct execs *execs, const struct message *message, const int *fds) {

@@ -39,9 +39,9 @@ void log_write(const struct log *log, enum log_level level, const char *operatio
   gmtime_r(&now.tv_sec, &parts);
   size_t length = strftime(stamp, sizeof stamp, "%Y-%m-%dT%H:%M:%S", &parts);
   snprintf(stamp + length, sizeof stamp - length, ".%06ldZ", now.tv_nsec / 1000);
-  json_t *line = json_pack("{s:s, s:s, s:s?, s:i, s:s}", "time", stamp, "level",
-                           level_names[level], "session", log->session_id, "pid", (int)getpid(),
-                           "operation", operation);
+  json_t *line =
+      json_pack("{s:s, s:s, s:s?, s:i, s:s}", "time", stamp, "level", level_names[level], "session",
+                log->session_id, "pid", (int)getpid(), "operation", operation);
   if (latency_us >= 0)
     json_object_set_new(line, "latency_us", json_real(latency_us));
   if (fields)

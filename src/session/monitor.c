@@ -17,11 +17,13 @@
 
 #include "core/cleanup.h"
 #include "core/json.h"
+#include "doctor/doctor.h"
 
 #define LOOK_FLOOR_NS   (50ull * 1000 * 1000)
 #define LOOK_CEILING_NS (1000ull * 1000 * 1000)
 #define DISK_BUDGET_NS  (5ull * 1000 * 1000)
 #define TIME_GRACE_NS   (2ull * 1000 * 1000 * 1000)
+#define EARLY_SIGNAL_NS (1000ull * 1000 * 1000)
 
 uint64_t monotonic_ns(void) {
   struct timespec now;
@@ -96,17 +98,27 @@ static void stop_with_workload(struct monitor *monitor) {
   engine_send(&monitor->engine, MESSAGE_CONTINUE, 0);
 }
 
-/* Without a workload to get it, a signal that would have ended us ends the session. */
 static void abandon(struct monitor *monitor, int signal) {
-  if (signal == SIGWINCH || signal == SIGCONT || signal == SIGTSTP)
-    return;
   monitor->over = true;
   monitor->abandoned = signal;
 }
 
-static void handle_signal(struct monitor *monitor, int signal) {
-  if (!monitor->result->started || monitor->request->idle) {
+/* The workload may run already and only the news of it be on its way, so the first signal waits for
+ * it, for a while. A second one means it. */
+static void keep_early_signal(struct monitor *monitor, int signal) {
+  if (monitor->early)
     abandon(monitor, signal);
+  monitor->early = signal;
+  monitor->early_until_ns = monotonic_ns() + EARLY_SIGNAL_NS;
+}
+
+static void handle_signal(struct monitor *monitor, int signal) {
+  bool ends = signal != SIGWINCH && signal != SIGCONT && signal != SIGTSTP;
+  if (!monitor->result->started || monitor->request->idle) {
+    if (ends && monitor->request->idle)
+      abandon(monitor, signal);
+    else if (ends)
+      keep_early_signal(monitor, signal);
     return;
   }
   for (size_t i = 0; i < ARRAY_SIZE(forwarded); i++) {
@@ -181,9 +193,10 @@ static void on_started(struct monitor *monitor, pid_t command) {
   log_write(monitor->request->log, LOG_INFO, "started",
             (double)(monotonic_ns() - monitor->started_ns) / 1e3,
             json_pack("{s:i, s:i}", "init", (int)monitor->engine.init, "command", (int)command));
-  notify(monitor, &(struct session_notice){.event = SESSION_STARTED,
-                                           .init = monitor->engine.init,
-                                           .command = command});
+  notify(monitor, &(struct session_notice){
+                      .event = SESSION_STARTED, .init = monitor->engine.init, .command = command});
+  if (monitor->early)
+    handle_signal(monitor, monitor->early);
 }
 
 static void handle_message(struct monitor *monitor, const struct message *message, int *fds) {
@@ -245,12 +258,13 @@ static void name_limit(struct monitor *monitor, enum limit_kind kind) {
   log_write(monitor->request->log, LOG_WARNING, "limit", -1,
             json_pack("{s:s, s:s, s:s}", "limit", limit_name(kind), "value", described,
                       "enforced_by", limit_enforcer_name(&monitor->limits, kind)));
-  notify(monitor, &(struct session_notice){.event = SESSION_LIMIT,
-                                           .text = described,
-                                           .result = monitor->result});
+  notify(monitor, &(struct session_notice){
+                      .event = SESSION_LIMIT, .text = described, .result = monitor->result});
 }
 
 static void check_time(struct monitor *monitor, uint64_t now) {
+  if (monitor->early && !monitor->result->started && now >= monitor->early_until_ns)
+    abandon(monitor, monitor->early);
   enum deadline_action action = deadline_step(&monitor->deadline, now);
   if (action == DEADLINE_TERM) {
     monitor->timed_out = true;
@@ -281,16 +295,20 @@ static void check_limits(struct monitor *monitor, uint64_t now) {
   monitor->next_look_ns = now + limit_watch_interval(cost, LOOK_FLOOR_NS, LOOK_CEILING_NS);
 }
 
+/* The earlier of a timeout in milliseconds (-1: none) and a point in time (0: none). */
+static int earlier(int timeout, uint64_t at_ns, uint64_t now) {
+  if (at_ns == 0)
+    return timeout;
+  uint64_t wait = at_ns > now ? (at_ns - now) / 1000000 + 1 : 0;
+  return timeout < 0 || (uint64_t)timeout > wait ? (int)wait : timeout;
+}
+
 static int next_timeout(const struct monitor *monitor) {
   uint64_t now = monotonic_ns();
   int timeout = deadline_timeout_ms(&monitor->deadline, now);
-  if (monitor->next_look_ns) {
-    uint64_t wait =
-        monitor->next_look_ns > now ? (monitor->next_look_ns - now) / 1000000 + 1 : 0;
-    if (timeout < 0 || (uint64_t)timeout > wait)
-      timeout = (int)wait;
-  }
-  return timeout;
+  timeout = earlier(timeout, monitor->next_look_ns, now);
+  bool waiting = monitor->early && !monitor->result->started;
+  return earlier(timeout, waiting ? monitor->early_until_ns : 0, now);
 }
 
 /* ---- the session ---- */
@@ -342,8 +360,8 @@ static json_t *session_state(const struct session_request *request) {
 static int register_session(struct monitor *monitor, struct sb_error *error) {
   const struct session_request *request = monitor->request;
   json_t *state = session_state(request);
-  int result = registry_add(request->host, request->session_id, state, &monitor->registration,
-                            error);
+  int result =
+      registry_add(request->host, request->session_id, state, &monitor->registration, error);
   json_decref(state);
   if (result == 0)
     result = control_open(monitor->registration.folder, monitor_commands, monitor, client_gone,
@@ -360,8 +378,7 @@ static int create_limits(struct monitor *monitor, struct sb_error *error) {
   };
   if (limit_group_create(&request, &monitor->limits, error) < 0)
     return -1;
-  memcpy(monitor->result->enforcers, monitor->limits.enforcers,
-         sizeof monitor->result->enforcers);
+  memcpy(monitor->result->enforcers, monitor->limits.enforcers, sizeof monitor->result->enforcers);
   limit_groups_recover(&monitor->limits);
   return 0;
 }
@@ -377,6 +394,11 @@ static int open_capture(struct monitor *monitor, int descriptors[3], struct sb_e
   return 0;
 }
 
+/* The kernel's errno alone ("No space left on device") explains nothing. */
+static int explain_refusal(struct sb_error *error) {
+  return error->code == SB_CODE_UNSUPPORTED ? doctor_explain_userns(error) : -1;
+}
+
 static int start(struct monitor *monitor, struct sb_error *error) {
   const struct session_request *request = monitor->request;
   struct engine_input input = {
@@ -389,16 +411,17 @@ static int start(struct monitor *monitor, struct sb_error *error) {
       .title_size = request->title_size,
   };
   memcpy(input.terminal, monitor->terminal.used, sizeof input.terminal);
-  if (create_limits(monitor, error) < 0 || open_capture(monitor, input.descriptors, error) < 0 ||
-      engine_clone(&input, request->report, &monitor->engine, error) < 0 ||
-      engine_map_identity(&monitor->engine, error) < 0)
+  if (create_limits(monitor, error) < 0 || open_capture(monitor, input.descriptors, error) < 0)
     return -1;
+  if (engine_clone(&input, request->report, &monitor->engine, error) < 0 ||
+      engine_map_identity(&monitor->engine, error) < 0)
+    return explain_refusal(error);
   capture_close_writers(&monitor->capture);
   prctl(PR_SET_DUMPABLE, 0); /* nobody attaches to us from now on */
   /* All this while the child makes its namespaces. */
   if (register_session(monitor, error) < 0 ||
-      placeholders_create(&monitor->placeholders, request->plan, request->host,
-                          request->session_id, error) < 0)
+      placeholders_create(&monitor->placeholders, request->plan, request->host, request->session_id,
+                          error) < 0)
     return -1;
   report_phase(request->report, PHASE_PLACEHOLDERS);
   return engine_go(&monitor->engine, error);
@@ -430,8 +453,11 @@ static int conclude(struct monitor *monitor, struct sb_error *error) {
     result->exit_code = 128 + monitor->abandoned;
     return 0;
   }
-  if (report->failed != STEP_NONE)
-    return engine_explain(&monitor->engine, &result->exit_code, error);
+  if (report->failed != STEP_NONE) {
+    engine_explain(&monitor->engine, &result->exit_code, error);
+    /* AppArmor lets a user namespace be made, but not used. */
+    return report->failed == STEP_NAMESPACES ? explain_refusal(error) : -1;
+  }
   conclude_limits(monitor);
   if (monitor->timed_out)
     result->exit_code = 124;

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/openat2.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
@@ -24,14 +25,12 @@
 
 static int open_parent(const char *path) {
   _cleanup_free_ char *parent = path_parent(path);
-  struct open_how how = {.flags = O_PATH | O_DIRECTORY | O_CLOEXEC,
-                         .resolve = RESOLVE_NO_SYMLINKS};
+  struct open_how how = {.flags = O_PATH | O_DIRECTORY | O_CLOEXEC, .resolve = RESOLVE_NO_SYMLINKS};
   return (int)syscall(SYS_openat2, AT_FDCWD, parent, &how, sizeof how);
 }
 
 static bool is_empty_folder(int parent, const char *name) {
-  _cleanup_close_ int fd =
-      openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  _cleanup_close_ int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
   return fd >= 0 && folder_is_empty(fd);
 }
 
@@ -62,17 +61,38 @@ bool placeholder_matches(const char *path, const char *content) {
 
 /* ---- one placeholder ---- */
 
-static int make_at(struct pool *pool, int parent, const char *name, const char *content) {
-  int result = pool_take(pool, parent, name, content);
-  if (result != -ENOENT)
-    return result;
-  if (!content)
-    return mkdirat(parent, name, FOLDER_MODE) < 0 ? -errno : 0;
+/* Names a file that was opened without one (O_TMPFILE). */
+static int give_name(int fd, int parent, const char *name) {
+  char nameless[32];
+  snprintf(nameless, sizeof nameless, "/proc/self/fd/%d", fd);
+  return linkat(AT_FDCWD, nameless, parent, name, AT_SYMLINK_FOLLOW) < 0 ? -errno : 0;
+}
+
+/* For file systems without nameless files. */
+static int make_named_file(int parent, const char *name, const char *content) {
   _cleanup_close_ int fd =
       openat(parent, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0444);
   if (fd < 0)
     return -errno;
   return file_write_all(fd, content, strlen(content));
+}
+
+/* Gets its name when it is complete: neither another session nor a crash sees half of it. */
+static int make_file(int parent, const char *name, const char *content) {
+  _cleanup_close_ int fd = openat(parent, ".", O_TMPFILE | O_WRONLY | O_CLOEXEC, 0444);
+  if (fd < 0)
+    return make_named_file(parent, name, content);
+  int result = file_write_all(fd, content, strlen(content));
+  return result < 0 ? result : give_name(fd, parent, name);
+}
+
+static int make_at(struct pool *pool, int parent, const char *name, const char *content) {
+  int result = pool_take(pool, parent, name, content);
+  if (result != -ENOENT)
+    return result;
+  if (content)
+    return make_file(parent, name, content);
+  return mkdirat(parent, name, FOLDER_MODE) < 0 ? -errno : 0;
 }
 
 /* Removed folders and files have no name left. */
@@ -92,6 +112,12 @@ static int make_and_hold(struct placeholder *placeholder, struct pool *pool, int
     if (result == -EEXIST && !matches_at(parent, name, placeholder->content))
       return -EEXIST;
     _cleanup_close_ int fd = openat(parent, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0 && errno != ENOENT) {
+      int saved = errno;
+      if (result == 0)
+        unlinkat(parent, name, placeholder->content ? 0 : AT_REMOVEDIR);
+      return -saved;
+    }
     if (fd >= 0 && flock(fd, LOCK_SH) == 0 && !is_removed(fd)) {
       placeholder->fd = steal_fd(&fd);
       return 0;
@@ -176,6 +202,37 @@ static void journal_append(struct text *text, const struct placeholder *placehol
   text_append_bytes(text, content, strlen(content) + 1);
 }
 
+/* A journal is locked and complete before it has its name: recovery, which may run in another
+ * session at any moment, sees all of it or nothing, and a crash leaves nothing unfinished. */
+struct draft {
+  int fd;
+  char *name; /* NULL where the file system has nameless files */
+};
+
+static int open_draft(const char *folder, const char *session_id, struct draft *ret_draft) {
+  int fd = open(folder, O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
+  char *name = NULL;
+  if (fd < 0) {
+    name = xasprintf("%s/.%s", folder, session_id);
+    fd = open(name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+  }
+  *ret_draft = (struct draft){fd, name};
+  return fd < 0 || flock(fd, LOCK_EX) < 0 ? -errno : 0;
+}
+
+static int publish_draft(const struct draft *draft, const char *path) {
+  if (!draft->name)
+    return give_name(draft->fd, AT_FDCWD, path);
+  return rename(draft->name, path) < 0 ? -errno : 0;
+}
+
+static int write_entries(const struct placeholders *placeholders, int fd) {
+  _cleanup_text_ struct text text = {0};
+  for (size_t i = 0; i < placeholders->count; i++)
+    journal_append(&text, &placeholders->items[i]);
+  return file_write_all(fd, text_string(&text), text.length);
+}
+
 static int write_journal(struct placeholders *placeholders, const struct host_context *host,
                          const char *session_id, struct sb_error *error) {
   _cleanup_free_ char *folder = journal_folder(host);
@@ -183,25 +240,22 @@ static int write_journal(struct placeholders *placeholders, const struct host_co
     sb_fail_errno(error, "no folder to keep the list of placeholders in");
     return sb_hint(error, "make $XDG_STATE_HOME or $XDG_RUNTIME_DIR a writable folder of yours");
   }
-  _cleanup_text_ struct text text = {0};
-  for (size_t i = 0; i < placeholders->count; i++)
-    journal_append(&text, &placeholders->items[i]);
   placeholders->journal = path_join(folder, session_id);
-  /* Under a dotted name, which recovery passes over, until it is locked and complete. */
-  _cleanup_free_ char *draft = xasprintf("%s/.%s", folder, session_id);
-  int fd = open(draft, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-  placeholders->journal_fd = fd;
-  int result = fd < 0 || flock(fd, LOCK_EX) < 0 ? -errno : 0;
+  struct draft draft;
+  int result = open_draft(folder, session_id, &draft);
+  placeholders->journal_fd = draft.fd;
   if (result == 0)
-    result = file_write_all(fd, text_string(&text), text.length);
-  if (result == 0 && rename(draft, placeholders->journal) < 0)
-    result = -errno;
+    result = write_entries(placeholders, draft.fd);
+  if (result == 0)
+    result = publish_draft(&draft, placeholders->journal);
+  if (result < 0 && draft.name)
+    unlink(draft.name);
+  free(draft.name);
   if (result == 0)
     return 0;
-  if (fd >= 0)
-    unlink(draft);
   _cleanup_free_ char *shown = escape_string(placeholders->journal);
-  return sb_fail(error, SB_CODE_SYSTEM, -result, "writing '%s'", shown);
+  sb_fail(error, SB_CODE_SYSTEM, -result, "writing '%s'", shown);
+  return sb_hint(error, "make room there, or let $XDG_STATE_HOME name another folder");
 }
 
 static void recover_entries(const char *data, size_t length) {
@@ -255,28 +309,35 @@ static void collect(struct placeholders *placeholders, const struct plan *plan) 
   }
 }
 
+static int make_all(struct placeholders *placeholders, struct sb_error *error) {
+  _cleanup_parent_ struct parent parent = {.fd = -1};
+  for (size_t i = 0; i < placeholders->count; i++) {
+    struct placeholder *placeholder = &placeholders->items[i];
+    int fd = parent_of(&parent, placeholder->path);
+    int result = fd < 0 ? -errno : make_and_hold(placeholder, &placeholders->pool, fd);
+    if (result == 0)
+      continue;
+    _cleanup_free_ char *path = escape_string(placeholder->path);
+    sb_fail(error, SB_CODE_SYSTEM, -result, "reserving the protected name '%s'", path);
+    return result == -EMFILE
+               ? sb_hint(error, "allow more open files: ulimit -n 256")
+               : sb_hint(error,
+                         "if it appeared just now, run the command again; or --unprotect it");
+  }
+  return 0;
+}
+
 int placeholders_create(struct placeholders *ret_placeholders, const struct plan *plan,
                         const struct host_context *host, const char *session_id,
                         struct sb_error *error) {
   struct placeholders made = PLACEHOLDERS_NONE;
   collect(&made, plan);
-  if (made.count > 0)
+  if (made.count > 0) {
     made.pool = pool_open(host->state_home);
-  if (made.count > 0 && write_journal(&made, host, session_id, error) < 0) {
-    placeholders_remove(&made);
-    return -1;
-  }
-  _cleanup_parent_ struct parent parent = {.fd = -1};
-  for (size_t i = 0; i < made.count; i++) {
-    int fd = parent_of(&parent, made.items[i].path);
-    int result = fd < 0 ? -errno : make_and_hold(&made.items[i], &made.pool, fd);
-    if (result == 0)
-      continue;
-    _cleanup_free_ char *path = escape_string(made.items[i].path);
-    sb_fail(error, SB_CODE_SYSTEM, -result, "reserving the protected name '%s'", path);
-    sb_hint(error, "if it appeared just now, run the command again; or --unprotect it");
-    placeholders_remove(&made);
-    return -1;
+    if (write_journal(&made, host, session_id, error) < 0 || make_all(&made, error) < 0) {
+      placeholders_remove(&made);
+      return -1;
+    }
   }
   *ret_placeholders = made;
   return 0;

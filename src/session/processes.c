@@ -14,7 +14,7 @@
 #include "core/file.h"
 #include "core/json.h"
 
-#define FILE_LIMIT (256 * 1024)
+#define FILE_LIMIT    (256 * 1024)
 #define PROCESS_LIMIT 10000 /* a fork bomb must not hang whoever looks at it */
 
 static char *read_proc(pid_t pid, const char *name, size_t *ret_length) {

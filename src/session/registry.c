@@ -127,10 +127,10 @@ static bool is_id(const struct dirent *entry) {
 }
 
 static int by_start(const void *left, const void *right) {
-  double a = json_number_value(json_object_get(((const struct registry_entry *)left)->state,
-                                               "started"));
-  double b = json_number_value(json_object_get(((const struct registry_entry *)right)->state,
-                                               "started"));
+  double a =
+      json_number_value(json_object_get(((const struct registry_entry *)left)->state, "started"));
+  double b =
+      json_number_value(json_object_get(((const struct registry_entry *)right)->state, "started"));
   return (a > b) - (a < b);
 }
 
@@ -182,9 +182,8 @@ int registry_find(const struct registry *registry, const char *prefix,
   _cleanup_text_ struct text list = {0};
   list_ids(registry, matches ? prefix : "", &list);
   _cleanup_free_ char *shown = escape_string(prefix);
-  sb_fail(error, SB_CODE_NOT_FOUND, 0, matches ? "more than one session starts with '%s'"
-                                               : "no session '%s'",
-          shown);
+  sb_fail(error, SB_CODE_NOT_FOUND, 0,
+          matches ? "more than one session starts with '%s'" : "no session '%s'", shown);
   return list.length ? sb_hint(error, "there %s: %s", matches ? "are" : "is", text_string(&list))
                      : sb_hint(error, "none of yours is running: 'sandbox ps' lists them");
 }

@@ -1,5 +1,6 @@
 /* Which sessions there are: one folder each in the runtime folder, with `state.json` (what it is)
- * and `control.sock` (how to talk to it). A folder whose monitor is gone is swept by whoever looks. */
+ * and `control.sock` (how to talk to it). A folder whose monitor is gone is swept by whoever looks.
+ */
 #pragma once
 
 #include <jansson.h>

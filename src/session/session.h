@@ -33,8 +33,8 @@ void session_result_clear(struct session_result *result);
 enum session_event { SESSION_WARNING, SESSION_STARTED, SESSION_LIMIT, SESSION_EXITED };
 struct session_notice {
   enum session_event event;
-  const char *text; /* WARNING, LIMIT */
-  pid_t init, command; /* STARTED: init from outside, the command as seen inside */
+  const char *text;                    /* WARNING, LIMIT */
+  pid_t init, command;                 /* STARTED: init from outside, the command as seen inside */
   const struct session_result *result; /* LIMIT, EXITED */
 };
 typedef void session_listener(void *context, const struct session_notice *notice);

@@ -97,7 +97,8 @@ static bool fill(struct terminal_buffer *buffer, int fd) {
 static void flush_to_session(struct terminal *terminal) {
   struct terminal_buffer *buffer = &terminal->to_session;
   while (!is_empty(buffer)) {
-    ssize_t written = write(terminal->master, buffer->data + buffer->start, buffer->end - buffer->start);
+    ssize_t written =
+        write(terminal->master, buffer->data + buffer->start, buffer->end - buffer->start);
     if (written <= 0)
       return;
     buffer->start += (size_t)written;

@@ -15,12 +15,12 @@ struct terminal_buffer {
 };
 
 struct terminal {
-  bool used[3];       /* descriptors that become the session's terminal */
-  bool any;           /* one of them */
-  bool raw_wanted;    /* keyboard and screen are both ours: full relay */
-  bool raw;           /* the user's terminal is in raw mode now */
-  int output;         /* where the session's terminal output goes */
-  int master;         /* the session's terminal, our side; -1 before and after */
+  bool used[3];    /* descriptors that become the session's terminal */
+  bool any;        /* one of them */
+  bool raw_wanted; /* keyboard and screen are both ours: full relay */
+  bool raw;        /* the user's terminal is in raw mode now */
+  int output;      /* where the session's terminal output goes */
+  int master;      /* the session's terminal, our side; -1 before and after */
   bool input_open;
   struct termios saved;
   struct terminal_buffer to_session, to_user;

@@ -178,8 +178,8 @@ static void test_words_are_checked(void **state) {
   (void)state;
   assert_refused(&mixed, WORDS("--when=alway"), "'alway' is not a value of --when",
                  "--when=always");
-  assert_refused(&mixed, WORDS("--when=xyzzy"), "one of: auto always never", NULL);
-  assert_refused(&mixed, WORDS("--when=auto always"), "'auto always' is not", NULL);
+  assert_refused(&mixed, WORDS("--when=xyzzy"), "one of: auto always never", "--when=auto");
+  assert_refused(&mixed, WORDS("--when=auto always"), "'auto always' is not", "--when=auto");
 }
 
 static void test_verbs_are_found_or_suggested(void **state) {
