@@ -68,6 +68,7 @@ struct limit_rlimits {
     rlim_t value;
   } items[8];
   size_t count;
+  bool first_to_die; /* if the machine itself runs out of memory */
 };
 
 /* Soft and hard, right before exec. Raw: no allocation. Lower hard limits that are inherited stay.

@@ -372,6 +372,20 @@ static void test_memory_bomb_with_shared_proc(void **state) {
   assert_memory_limit_held(&held);
 }
 
+static int oom_score(void) {
+  FILE *file = fopen("/proc/self/oom_score_adj", "re");
+  int score = 0;
+  return file && fscanf(file, "%d", &score) == 1 && score >= 500 ? 0 : 1;
+}
+
+static void test_watched_sessions_die_first(void **state) {
+  (void)state;
+  struct trial trial = {.body = oom_score, .no_cgroups = true};
+  assert_false(got_through(run(&trial).status));
+  trial.set.value[LIMIT_MEMORY] = MEMORY_LIMIT;
+  assert_true(got_through(run(&trial).status));
+}
+
 /* Six processes that share 16 MiB use 16 MiB, not 96. */
 static int sharing_family(void) {
   size_t size = 16 * MIB;
@@ -666,6 +680,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_shared_memory_bomb),
     cmocka_unit_test(test_tmpfs_bomb),
     cmocka_unit_test(test_memory_bomb_with_shared_proc),
+    cmocka_unit_test(test_watched_sessions_die_first),
     cmocka_unit_test(test_shared_pages_count_once),
     cmocka_unit_test(test_cpu_quota),
     cmocka_unit_test(test_cpu_time_of_the_dead),

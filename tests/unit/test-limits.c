@@ -345,8 +345,8 @@ static void test_v2_lacks_a_controller(void **state) {
   assert_string_equal(limit_enforcer_name(&group, LIMIT_PROCESSES), "cgroup v2");
   assert_string_equal(limit_enforcer_name(&group, LIMIT_MEMORY), "watch");
   assert_true(limit_group_needs_watch(&group));
-  assert_int_equal(group.rlimits.count, 1);
-  assert_int_equal(group.rlimits.items[0].resource, RLIMIT_DATA);
+  assert_int_equal(group.rlimits.count, 0);
+  assert_true(group.rlimits.first_to_die);
   assert_int_equal(limit_group_remove(&group), 0);
 }
 
