@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
-#include <time.h>
 
 #include "core/cleanup.h"
 #include "core/file.h"
@@ -80,9 +79,7 @@ void limit_group_watch(struct limit_group *group, pid_t init, const struct strv 
   bool limits_disk = group->set.value[LIMIT_DISK] || group->set.value[LIMIT_INODES];
   if (!folders || folders->count == 0 || !limits_disk)
     return;
-  struct timespec now;
-  clock_gettime(CLOCK_REALTIME, &now);
-  group->disk = disk_watch_new(folders, (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec);
+  group->disk = disk_watch_new(folders, group->start_ns);
   if (group->set.value[LIMIT_INODES])
     group->enforcers[LIMIT_INODES] = ENFORCER_WATCH; /* and tmpfs, for the private part */
 }
@@ -146,7 +143,7 @@ static void fill_in(struct usage *usage, const struct usage *more) {
 
 /* Looking at each process is only worth it for what no group counts. */
 static bool has_to_look(const struct limit_group *group) {
-  return group->hierarchy_count == 0 || limit_group_needs_watch(group) ||
+  return (group->metrics && group->hierarchy_count == 0) || limit_group_needs_watch(group) ||
          group->enforcers[LIMIT_PROCESSES] == ENFORCER_RLIMIT;
 }
 

@@ -648,6 +648,10 @@ static void test_recover(void **state) {
   (void)state;
   struct limit_group dead = make_group("test-dead");
   size_t count = dead.hierarchy_count;
+  if (dead.monitor_moved) { /* we are in a group of its, and would have to die with it */
+    limit_group_remove(&dead);
+    skip();
+  }
   abandon(&dead);
   struct limit_group other = make_group("test-other"), own = make_group("test-own");
   for (size_t i = 0; i < other.hierarchy_count; i++) {
