@@ -12,7 +12,8 @@
 
 struct disk_watch;
 
-/* Files born from `start_ns` (CLOCK_REALTIME) on are growth even if the first pass finds them. */
+/* Files born from `start_ns` (CLOCK_REALTIME_COARSE) on are growth even if the first pass finds
+ * them. */
 struct disk_watch *disk_watch_new(const struct strv *folders, uint64_t start_ns);
 void disk_watch_free(struct disk_watch *watch);
 

@@ -85,11 +85,20 @@ static bool wants_folders(const struct limit_request *request) {
   return request->metrics || cgroup_controllers_needed(CGROUP_VERSION_2, request->set, false) != 0;
 }
 
+/* The coarse clock: files are dated by it, and one that is born now must not look older than us. */
+static uint64_t file_time(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_REALTIME_COARSE, &now);
+  return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
 int limit_group_create(const struct limit_request *request, struct limit_group *ret_group,
                        struct sb_error *error) {
   struct limit_group group = LIMIT_GROUP_NONE;
   group.set = *request->set;
   group.own_processes = request->own_processes;
+  group.metrics = request->metrics;
+  group.start_ns = file_time();
   snprintf(group.name, sizeof group.name, "sandbox-%s", request->session_id);
   unsigned held = 0;
   if (wants_folders(request)) {

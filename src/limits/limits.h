@@ -68,6 +68,7 @@ struct limit_rlimits {
     rlim_t value;
   } items[8];
   size_t count;
+  bool first_to_die; /* if the machine itself runs out of memory */
 };
 
 /* Soft and hard, right before exec. Raw: no allocation. Lower hard limits that are inherited stay.
@@ -130,6 +131,7 @@ struct limit_group {
   enum limit_enforcer enforcers[LIMIT_COUNT];
   struct limit_rlimits rlimits; /* for the workload, right before its exec */
   unsigned own_processes;
+  bool metrics; /* also count what no limit needs */
   bool unified; /* the hierarchies are cgroup v2 (there is one) */
   char name[64];
   struct limit_hierarchy hierarchies[HIERARCHIES_MAX];
@@ -142,6 +144,7 @@ struct limit_group {
   uint64_t pid_namespace;
   int private_files; /* the session's /tmp, if it is a tmpfs of its own, or -1 */
   struct disk_watch *disk;
+  uint64_t start_ns; /* by the clock that dates files */
   uint64_t memory_peak_seen, processes_peak_seen;
 };
 
@@ -204,7 +207,8 @@ size_t limit_groups_recover(const struct limit_group *group);
 
 /* ---- pacing (pure) ---- */
 
-/* How long to wait before the next look, if the last one cost that much: at most 2 % of one core,
+/* How long to wait before the next look, if the last one cost that much processor time
+ * (CLOCK_THREAD_CPUTIME_ID, or a busy machine would be watched less): at most 2 % of one core,
  * unless that would be longer than the ceiling. */
 uint64_t limit_watch_interval(uint64_t cost_ns, uint64_t floor_ns, uint64_t ceiling_ns);
 

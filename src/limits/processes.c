@@ -37,18 +37,16 @@ struct survey {
   struct unlinked unlinked[UNLINKED_MAX];
 };
 
-bool sample_parse_stat(const char *text, uint64_t *ret_ticks, uint64_t *ret_threads) {
+bool sample_parse_stat(const char *text, uint64_t *ret_ticks) {
   const char *name_end = strrchr(text, ')');
   uint64_t ticks[4];
-  int64_t threads;
-  /* Fields 3 to 20 of proc(5): utime, stime, cutime and cstime are 14 to 17, num_threads is 20. */
+  /* Fields 3 to 17 of proc(5): the last four are utime, stime, cutime and cstime. */
   if (!name_end || sscanf(name_end + 1,
                           " %*c %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %" SCNu64 " %" SCNu64
-                          " %" SCNu64 " %" SCNu64 " %*s %*s %" SCNd64,
-                          &ticks[0], &ticks[1], &ticks[2], &ticks[3], &threads) != 5)
+                          " %" SCNu64 " %" SCNu64,
+                          &ticks[0], &ticks[1], &ticks[2], &ticks[3]) != 4)
     return false;
   *ret_ticks = ticks[0] + ticks[1] + ticks[2] + ticks[3];
-  *ret_threads = threads > 0 ? (uint64_t)threads : 0;
   return true;
 }
 
@@ -69,12 +67,22 @@ static uint64_t kilobytes(const char *text, const char *line) {
   return at ? strtoull(at + strlen(line), NULL, 10) * 1024 : 0;
 }
 
-static void count_memory(struct survey *survey, int process) {
+/* One file for all that limits need: each further one costs as much again. False: not to be had. */
+static bool count_status(struct survey *survey, int process) {
   char text[4096];
   if (!read_process_file(process, "status", text, sizeof text))
-    return;
+    return false;
   survey->anonymous_bytes += kilobytes(text, "\nRssAnon:") + kilobytes(text, "\nVmSwap:");
   survey->shared_bytes += kilobytes(text, "\nRssShmem:");
+  survey->threads += kilobytes(text, "\nThreads:") / 1024;
+  return true;
+}
+
+static void count_time(struct survey *survey, int process) {
+  char text[1024];
+  uint64_t ticks;
+  if (read_process_file(process, "stat", text, sizeof text) && sample_parse_stat(text, &ticks))
+    survey->ticks += ticks;
 }
 
 static void count_io(struct survey *survey, int process) {
@@ -153,15 +161,12 @@ static bool is_ours(const struct survey *survey, int process) {
 }
 
 static void count_process(struct survey *survey, int process) {
-  char text[1024];
-  uint64_t ticks, threads;
-  if (!is_ours(survey, process) || !read_process_file(process, "stat", text, sizeof text) ||
-      !sample_parse_stat(text, &ticks, &threads))
+  if (!is_ours(survey, process) || !count_status(survey, process))
     return;
-  survey->ticks += ticks;
-  survey->threads += threads;
-  count_memory(survey, process);
-  count_io(survey, process);
+  if (survey->group->metrics) {
+    count_time(survey, process);
+    count_io(survey, process);
+  }
   if (survey->descriptors)
     count_descriptors(survey, process);
 }
@@ -220,10 +225,12 @@ void sample_processes(const struct limit_group *group, uint64_t memory_limit, bo
     survey.memory_device = memory_file_device();
   if (!for_each_process(&survey, count_process))
     return;
-  usage->cpu_ns = survey.ticks * (UINT64_C(1000000000) / (uint64_t)sysconf(_SC_CLK_TCK));
   usage->processes = survey.threads;
   usage->memory_bytes = memory_of(&survey, memory_limit);
+  *ret_unlinked_bytes = survey.unlinked_bytes;
+  if (!group->metrics)
+    return;
+  usage->cpu_ns = survey.ticks * (UINT64_C(1000000000) / (uint64_t)sysconf(_SC_CLK_TCK));
   usage->io_read_bytes = survey.read_bytes;
   usage->io_write_bytes = survey.write_bytes;
-  *ret_unlinked_bytes = survey.unlinked_bytes;
 }

@@ -2,8 +2,10 @@
  * only CAP_SYS_RESOURCE in the host's user namespace could lift it. */
 #include "limits/rlimits.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -41,14 +43,32 @@ struct limit_rlimits rlimits_for(const struct limit_group *group) {
     add(&rlimits, RLIMIT_FSIZE, file_size);
   if (group->enforcers[LIMIT_PROCESSES] == ENFORCER_RLIMIT)
     add(&rlimits, RLIMIT_NPROC, value[LIMIT_PROCESSES] + group->own_processes);
-  /* A backstop for the watch, not the limit: it counts what one process may write to, used or not.
-   * RLIMIT_AS would also count reservations, of which some runtimes make terabytes. */
-  if (group->enforcers[LIMIT_MEMORY] == ENFORCER_WATCH)
-    add(&rlimits, RLIMIT_DATA, value[LIMIT_MEMORY] * 2);
+  /* Neither RLIMIT_AS nor RLIMIT_DATA backs the watch up: both count what is reserved, used or not,
+   * of which runtimes and sanitizers take terabytes. They would break honest programs, and a bomb
+   * of many processes passes below them. Should a bomb outrun the watch, the kernel at least knows
+   * whom to take first. */
+  rlimits.first_to_die = group->enforcers[LIMIT_MEMORY] == ENFORCER_WATCH;
   return rlimits;
 }
 
+enum { FIRST_TO_DIE = 500 }; /* as if it used half of the machine's memory on top */
+
+/* Advice to the kernel: if it cannot be given, the watch still holds the limit. */
+static void raise_oom_score(void) {
+  char text[16] = "";
+  int fd = open("/proc/self/oom_score_adj", O_RDWR | O_CLOEXEC);
+  if (fd < 0)
+    return;
+  if (read(fd, text, sizeof text - 1) > 0 && atoi(text) < FIRST_TO_DIE) {
+    ssize_t ignored = pwrite(fd, "500", 3, 0);
+    (void)ignored;
+  }
+  close(fd);
+}
+
 int limit_rlimits_apply(const struct limit_rlimits *rlimits) {
+  if (rlimits->first_to_die)
+    raise_oom_score();
   for (size_t i = 0; i < rlimits->count; i++) {
     struct rlimit limit;
     int resource = rlimits->items[i].resource;

@@ -20,6 +20,6 @@ bool sample_find(const char *text, const char *key, uint64_t *ret_value);
 /* The sum over all devices in v1's "8:0 Read 123" lines or v2's "8:0 rbytes=123 …" lines. */
 uint64_t sample_io(const char *text, const char *key);
 
-/* Processor time in clock ticks from /proc/PID/stat, waited-for children included, and the number
- * of threads. A name with spaces and brackets cannot confuse it. */
-bool sample_parse_stat(const char *text, uint64_t *ret_ticks, uint64_t *ret_threads);
+/* Processor time in clock ticks from /proc/PID/stat, waited-for children included. A
+ * name with spaces and brackets cannot confuse it. */
+bool sample_parse_stat(const char *text, uint64_t *ret_ticks);

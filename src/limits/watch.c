@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
-#include <time.h>
 
 #include "core/cleanup.h"
 #include "core/file.h"
@@ -80,9 +79,7 @@ void limit_group_watch(struct limit_group *group, pid_t init, const struct strv 
   bool limits_disk = group->set.value[LIMIT_DISK] || group->set.value[LIMIT_INODES];
   if (!folders || folders->count == 0 || !limits_disk)
     return;
-  struct timespec now;
-  clock_gettime(CLOCK_REALTIME, &now);
-  group->disk = disk_watch_new(folders, (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec);
+  group->disk = disk_watch_new(folders, group->start_ns);
   if (group->set.value[LIMIT_INODES])
     group->enforcers[LIMIT_INODES] = ENFORCER_WATCH; /* and tmpfs, for the private part */
 }
@@ -126,14 +123,40 @@ static void sample_by_hand(struct limit_group *group, struct usage *usage) {
   }
 }
 
-void limit_group_sample(struct limit_group *group, struct usage *ret_usage) {
+/* All members are counts of the same type, so that they can be filled in one by one. */
+enum { USAGE_FIELDS = sizeof(struct usage) / sizeof(uint64_t) };
+
+static struct usage unknown(void) {
   struct usage usage;
-  for (size_t i = 0; i < sizeof usage / sizeof(uint64_t); i++)
+  for (size_t i = 0; i < USAGE_FIELDS; i++)
     ((uint64_t *)&usage)[i] = USAGE_UNKNOWN;
-  if (group->proc < 0 && group->init > 0)
-    find_processes(group);
-  sample_by_hand(group, &usage);
-  sample_cgroup(group, &usage); /* knows better, as far as it knows */
+  return usage;
+}
+
+static void fill_in(struct usage *usage, const struct usage *more) {
+  for (size_t i = 0; i < USAGE_FIELDS; i++) {
+    uint64_t *field = (uint64_t *)usage + i;
+    if (*field == USAGE_UNKNOWN)
+      *field = ((const uint64_t *)more)[i];
+  }
+}
+
+/* Looking at each process is only worth it for what no group counts. */
+static bool has_to_look(const struct limit_group *group) {
+  return (group->metrics && group->hierarchy_count == 0) || limit_group_needs_watch(group) ||
+         group->enforcers[LIMIT_PROCESSES] == ENFORCER_RLIMIT;
+}
+
+void limit_group_sample(struct limit_group *group, struct usage *ret_usage) {
+  struct usage usage = unknown();
+  sample_cgroup(group, &usage);
+  if (group->init > 0 && has_to_look(group)) {
+    struct usage found = unknown();
+    if (group->proc < 0)
+      find_processes(group);
+    sample_by_hand(group, &found);
+    fill_in(&usage, &found);
+  }
   note_peak(usage.memory_bytes, &group->memory_peak_seen, &usage.memory_peak_bytes);
   note_peak(usage.processes, &group->processes_peak_seen, &usage.processes_peak);
   *ret_usage = usage;
