@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "cli/completion.h"
+#include "cli/session.h"
 #include "core/alloc.h"
 #include "core/cleanup.h"
 #include "core/escape.h"
@@ -22,9 +23,13 @@ void completion_append_verbs(struct text *text) {
   }
 }
 
-/* There is no registry of sessions yet, so there is nothing to offer. */
 static void append_sessions(struct text *text) {
-  (void)text;
+  _cleanup_error_ struct sb_error error = {0};
+  _cleanup_choice_ struct session_choice choice = {0};
+  if (session_choose(&choice, NULL, &error) < 0)
+    return;
+  for (size_t i = 0; i < choice.registry.count; i++)
+    text_appendf(text, "%s\n", choice.registry.entries[i].id);
 }
 
 static const struct topic {

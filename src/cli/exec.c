@@ -110,7 +110,10 @@ static int relay_once(struct relay *relay, struct sb_error *error) {
   terminal_relay(&relay->terminal, watched + 2);
   if (watched[1].revents)
     forward_signals(relay, error);
-  return watched[0].revents ? read_event(relay, error) : 0;
+  int result = watched[0].revents ? read_event(relay, error) : 0;
+  while (result == 0 && relay->exit_code < 0 && client_has_message(&relay->connection))
+    result = read_event(relay, error);
+  return result;
 }
 
 int session_exec(const char *folder, const struct exec_options *options, struct sb_error *error) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "cli/cli.h"
+#include "policy/policy.h"
 
 enum run_option {
   RUN_MODE,
@@ -26,9 +27,28 @@ enum run_option {
   RUN_TIMING,
   RUN_VERBOSE,
   RUN_QUIET,
+  RUN_SUMMARY,
+  RUN_MEMORY,
+  RUN_CPUS,
+  RUN_PIDS,
+  RUN_TIMEOUT,
+  RUN_DISK,
+  RUN_INODES,
+  RUN_IO,
+  RUN_OPEN_FILES,
+  RUN_FILE_SIZE,
+  RUN_DETACH,
+  RUN_MAX_OUTPUT,
+  RUN_STATUS_FD,
+  RUN_LOG,
+  RUN_LOG_LEVEL,
 };
 
 extern const struct option_spec run_options[];
+
+/* In run-limits.c: 0 if the option is none of the limits. */
+int run_apply_limit_flag(struct policy *policy, const struct given_option *given,
+                         struct sb_error *error);
 
 /* In run.c. */
 int run_main(const struct invocation *invocation);

@@ -1,13 +1,16 @@
 /* `sandbox run`: flags and policy become a plan, the plan becomes a session. */
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "cli/run-options.h"
+#include "cli/run-result.h"
 #include "cli/values.h"
 #include "core/alloc.h"
 #include "core/cleanup.h"
@@ -27,6 +30,11 @@ struct run {
   struct start_report *report;
   char id[SESSION_ID_LENGTH + 1];
   char *overlay_folder;
+  struct limit_set limits;
+  struct run_output output;
+  struct log log;
+  uint64_t max_output;
+  int ready_fd; /* detached: closed when the session is ready; else -1 */
 };
 
 static void run_clear(struct run *run) {
@@ -35,6 +43,7 @@ static void run_clear(struct run *run) {
   host_context_clear(&run->host);
   strv_clear(&run->command);
   free(run->overlay_folder);
+  log_close(&run->log);
 }
 
 /* ---- flags → policy ---- */
@@ -133,7 +142,8 @@ static int load_policy(struct run *run, struct sb_error *error) {
     return -1;
   for (size_t i = 0; i < run->invocation->option_count; i++) {
     const struct given_option *given = &run->invocation->options[i];
-    if (apply_scalar_flag(run, given, error) < 0 || apply_path_flag(run, given, error) < 0)
+    if (apply_scalar_flag(run, given, error) < 0 || apply_path_flag(run, given, error) < 0 ||
+        run_apply_limit_flag(run->policy, given, error) < 0)
       return -1;
   }
   return 0;
@@ -228,7 +238,19 @@ static int prepare(struct run *run, struct sb_error *error) {
       host_context_load(&run->host, error) < 0 || choose_command(run, error) < 0 ||
       load_policy(run, error) < 0)
     return -1;
+  if (limit_set_resolve(&run->policy->limits, &run->limits, error) < 0)
+    return -1;
   session_new_id(run->id);
+  /* People at a terminal like to know; programs and pipes do not. */
+  run->output = (struct run_output){
+      .session_id = run->id,
+      .policy = run->policy,
+      .plan = &run->plan,
+      .limits = &run->limits,
+      .summary = invocation_has(run->invocation, RUN_SUMMARY) &&
+                 !invocation_has(run->invocation, RUN_QUIET),
+      .status_fd = -1,
+  };
   run->overlay_folder = overlays_folder(&run->host, run->id);
   return 0;
 }
@@ -255,12 +277,6 @@ static void print_timing(const struct timespec phases[PHASE_COUNT]) {
                           (double)(phases[i].tv_nsec - phases[0].tv_nsec) / 1e3;
     fprintf(stderr, "%8.0f us  %s\n", microseconds, names[i]);
   }
-}
-
-static void show_notice(void *context, const struct session_notice *notice) {
-  (void)context;
-  if (notice->event == SESSION_WARNING)
-    cli_warn("%s", notice->text);
 }
 
 static void show_warnings(const struct run *run) {
@@ -303,21 +319,57 @@ static size_t title_size(const char *title) {
   return environ[0] && environ[0] > title ? (size_t)(environ[0] - title) : 0;
 }
 
-static int run_session(struct run *run, struct session_result *ret_result, struct sb_error *error) {
-  struct limit_set limits;
-  struct log log = LOG_NONE;
-  if (limit_set_resolve(&run->policy->limits, &limits, error) < 0)
+/* A detached session has said what it had to say once it is ready. */
+static void show_notice(void *context, const struct session_notice *notice) {
+  const struct run *run = context;
+  run_show_notice((void *)&run->output, notice);
+  if (run->ready_fd >= 0 && notice->event == SESSION_STARTED)
+    dup2(STDIN_FILENO, STDERR_FILENO); /* /dev/null: see leave_terminal */
+}
+
+static int open_outputs(struct run *run, struct sb_error *error) {
+  const struct invocation *invocation = run->invocation;
+  const char *status = invocation_value(invocation, RUN_STATUS_FD);
+  const char *log = invocation_value(invocation, RUN_LOG);
+  const char *level = invocation_value(invocation, RUN_LOG_LEVEL);
+  const char *limit = invocation_value(invocation, RUN_MAX_OUTPUT);
+  uint64_t number;
+  if (status) {
+    if (value_count("--status-fd", status, &number, error) < 0)
+      return -1;
+    run->output.status_fd = (int)number;
+    if (number < 3 || number > INT_MAX || fcntl((int)number, F_SETFD, FD_CLOEXEC) < 0) {
+      sb_fail(error, SB_CODE_USAGE, 0, "--status-fd %s is not an open descriptor above 2", status);
+      return sb_hint(error, "open it first: sandbox run --status-fd 3 -- make 3>status");
+    }
+  }
+  if (limit && value_size("--max-output", limit, &run->max_output, error) < 0)
     return -1;
+  run->log.session_id = run->id;
+  return log ? log_open(&run->log, log,
+                        level ? (enum log_level)value_word("error warning info debug", level)
+                              : LOG_INFO,
+                        error)
+             : 0;
+}
+
+static int run_session(struct run *run, struct session_result *ret_result, struct sb_error *error) {
   struct session_request request = {
       .host = &run->host,
       .plan = &run->plan,
       .session_id = run->id,
-      .report = run->report,
       .mode = "static",
-      .limits = &limits,
-      .log = &log,
-      .ready_fd = -1,
+      .limits = &run->limits,
+      .best_effort_limits = run->policy->require == REQUIRE_PREFERRED,
+      .idle = invocation_has(run->invocation, RUN_DETACH),
+      .capture = invocation_has(run->invocation, RUN_JSON) &&
+                 !invocation_has(run->invocation, RUN_DETACH),
+      .capture_limit = run->max_output,
+      .log = &run->log,
+      .report = run->report,
+      .ready_fd = run->ready_fd,
       .listener = show_notice,
+      .listener_context = run,
       .title = program_invocation_name,
       .title_size = title_size(program_invocation_name),
   };
@@ -335,15 +387,30 @@ static bool is_missing_protection(const struct session_result *result,
          error->code == SB_CODE_UNSUPPORTED;
 }
 
+static int report_result(struct run *run, const struct session_result *result) {
+  if (invocation_has(run->invocation, RUN_TIMING))
+    print_timing(result->phases);
+  if (run->ready_fd >= 0) /* detached: nobody is there to be told */
+    return result->exit_code;
+  run_show_footer(&run->output, result);
+  if (!invocation_has(run->invocation, RUN_JSON))
+    return result->exit_code;
+  _cleanup_free_ char *line = run_result_line(&run->output, result);
+  int printed = cli_print(line);
+  return printed ? printed : result->exit_code;
+}
+
 static int run_and_report(struct run *run) {
   _cleanup_error_ struct sb_error error = {0};
-  struct session_result result = {.exit_code = EXIT_CODE_FAILURE};
-  show_warnings(run);
-  if (run_session(run, &result, &error) == 0) {
-    if (invocation_has(run->invocation, RUN_TIMING))
-      print_timing(result.phases);
-    return result.exit_code;
-  }
+  struct session_result result = {.exit_code = EXIT_CODE_FAILURE, .capture = CAPTURE_NONE};
+  run_show_header(&run->output);
+  int ended = run_session(run, &result, &error);
+  int code = result.exit_code;
+  if (ended == 0)
+    code = report_result(run, &result);
+  session_result_clear(&result);
+  if (ended == 0)
+    return code;
   if (run->policy->require == REQUIRE_PREFERRED && is_missing_protection(&result, &error)) {
     cli_warn("NOT SANDBOXED: %s. The command runs with all of your rights: it can read your "
              "secrets, write everywhere and use the network (require: preferred)",
@@ -351,12 +418,62 @@ static int run_and_report(struct run *run) {
     return run_plainly(run);
   }
   cli_report_for(run->invocation, &error);
-  return result.exit_code;
+  return code;
+}
+
+/* ---- detached ---- */
+
+/* In the parent: the session's monitor is another process now. It closes the pipe when the session
+ * can be talked to, or writes nothing and exits with the reason already on stderr. */
+static int await_detached(struct run *run, pid_t monitor, int ready) {
+  char byte;
+  while (read(ready, &byte, 1) < 0 && errno == EINTR)
+    ;
+  int status;
+  if (waitpid(monitor, &status, WNOHANG) == monitor)
+    return WIFEXITED(status) ? WEXITSTATUS(status) : EXIT_CODE_FAILURE;
+  _cleanup_text_ struct text text = {0};
+  bool json = invocation_has(run->invocation, RUN_JSON);
+  text_appendf(&text, json ? "{\"sid\":\"%s\"}\n" : "%s\n", run->id);
+  return cli_print(text_string(&text));
+}
+
+/* The caller's pipes must see their end although the session goes on; errors of the start still
+ * reach stderr, which is let go when the session is ready. */
+static void leave_terminal(void) {
+  setsid();
+  int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+  dup2(null, STDIN_FILENO);
+  dup2(null, STDOUT_FILENO);
+  close(null);
+}
+
+static int run_detached(struct run *run) {
+  _cleanup_error_ struct sb_error error = {0};
+  int ready[2];
+  if (pipe2(ready, O_CLOEXEC) < 0) {
+    sb_fail_errno(&error, "making a pipe");
+    return cli_report_for(run->invocation, &error);
+  }
+  pid_t monitor = fork();
+  if (monitor < 0) {
+    sb_fail_errno(&error, "starting the session's monitor");
+    return cli_report_for(run->invocation, &error);
+  }
+  if (monitor > 0) {
+    close(ready[1]);
+    return await_detached(run, monitor, ready[0]);
+  }
+  close(ready[0]);
+  leave_terminal();
+  run->ready_fd = ready[1];
+  return run_and_report(run);
 }
 
 int run_main(const struct invocation *invocation) {
   _cleanup_error_ struct sb_error error = {0};
-  __attribute__((cleanup(run_clear))) struct run run = {.invocation = invocation};
+  __attribute__((cleanup(run_clear))) struct run run = {
+      .invocation = invocation, .log = LOG_NONE, .ready_fd = -1, .max_output = 16 << 20};
   run.report = engine_report_new();
   if (!run.report) {
     sb_fail_errno(&error, "allocating a page");
@@ -370,5 +487,10 @@ int run_main(const struct invocation *invocation) {
   if (make_plan(&run, &error) < 0)
     return cli_report_for(invocation, &error);
   report_phase(run.report, PHASE_PLANNED);
-  return invocation_has(invocation, RUN_DRY_RUN) ? print_plan(&run) : run_and_report(&run);
+  if (invocation_has(invocation, RUN_DRY_RUN))
+    return print_plan(&run);
+  if (open_outputs(&run, &error) < 0)
+    return cli_report_for(invocation, &error);
+  show_warnings(&run);
+  return invocation_has(invocation, RUN_DETACH) ? run_detached(&run) : run_and_report(&run);
 }

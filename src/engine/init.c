@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <net/if.h>
 #include <poll.h>
 #include <sched.h>
@@ -13,6 +14,7 @@
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -102,10 +104,29 @@ static int shift_time(struct init *init) {
   return 0;
 }
 
+/* Whatever the monitor, or a program that has us as a library, had open: a copy that stays open
+ * here would keep somebody waiting for the end of a pipe. */
+static void close_inherited(const struct init_input *input) {
+  int next = 3;
+  while (next >= 0) {
+    int kept = INT_MAX;
+    const int wanted[] = {input->channel, input->descriptors[0], input->descriptors[1],
+                          input->descriptors[2]};
+    for (size_t i = 0; i < ARRAY_SIZE(wanted); i++) {
+      if (wanted[i] >= next && wanted[i] < kept)
+        kept = wanted[i];
+    }
+    if (kept > next)
+      syscall(SYS_close_range, (unsigned)next, kept == INT_MAX ? ~0U : (unsigned)kept - 1, 0);
+    next = kept == INT_MAX ? -1 : kept + 1;
+  }
+}
+
 static int prepare(struct init *init) {
   int result = limit_group_enter(init->input->limits);
   if (result < 0)
     return report_failure(init->report, STEP_LIMITS, result);
+  close_inherited(init->input);
   if (setsid() < 0 || enter_namespaces(init) < 0)
     return -1;
   await(init, MESSAGE_IDENTITY_READY);

@@ -123,6 +123,11 @@ int client_read(struct client_connection *connection, json_t **ret_message,
   }
 }
 
+bool client_has_message(const struct client_connection *connection) {
+  const struct text *input = &connection->input;
+  return input->length && memchr(input->data, '\n', input->length);
+}
+
 int client_call(const char *folder, json_t *request, json_t **ret_reply, struct sb_error *error) {
   _cleanup_client_ struct client_connection connection = {.fd = -1};
   if (client_open(folder, &connection, error) < 0) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <jansson.h>
+#include <stdbool.h>
 #include <sys/types.h>
 
 #include "core/error.h"
@@ -29,6 +30,9 @@ int client_send(struct client_connection *connection, json_t *request, const int
 
 /* Reads one message. An {"error": …} message becomes the error. */
 int client_read(struct client_connection *connection, json_t **ret_message, struct sb_error *error);
+
+/* True if another message has arrived already: poll would not tell. */
+bool client_has_message(const struct client_connection *connection);
 
 /* Both: a request with no descriptors and its reply. */
 int client_call(const char *folder, json_t *request, json_t **ret_reply, struct sb_error *error);

@@ -1,0 +1,131 @@
+/* What `sandbox run` says about a session; see run-result.h. */
+#include "cli/run-result.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/session.h"
+#include "core/alloc.h"
+#include "core/cleanup.h"
+#include "core/file.h"
+#include "core/json.h"
+#include "core/text.h"
+
+static const char *network_name(const struct policy *policy) {
+  static const char *const names[] = {
+      [NETWORK_NONE] = "disabled", [NETWORK_FILTERED] = "filtered", [NETWORK_FULL] = "full"};
+  return names[policy->network.mode];
+}
+
+void run_show_header(const struct run_output *output) {
+  if (!output->summary)
+    return;
+  _cleanup_text_ struct text text = {0};
+  text_appendf(&text, "sandbox %s  network %s", output->session_id, network_name(output->policy));
+  for (int kind = 0; kind < LIMIT_COUNT; kind++) {
+    if (output->limits->value[kind] == 0)
+      continue;
+    _cleanup_free_ char *described = limit_describe(output->limits, kind);
+    text_appendf(&text, "  %s %s", limit_title(kind), described);
+  }
+  fprintf(stderr, "%s\n", text_string(&text));
+}
+
+void run_show_footer(const struct run_output *output, const struct session_result *result) {
+  if (result->limit_hit) {
+    _cleanup_free_ char *described = limit_describe(output->limits, result->limit);
+    cli_warn("limit exceeded: %s (%s, held by %s). To allow more, raise %s",
+             limit_title(result->limit), described,
+             limit_enforcer_text(result->enforcers[result->limit]),
+             limit_policy_key(result->limit));
+  }
+  if (!output->summary)
+    return;
+  _cleanup_free_ char *peak = show_bytes(result->usage.memory_peak_bytes == USAGE_UNKNOWN
+                                             ? -1
+                                             : (double)result->usage.memory_peak_bytes);
+  fprintf(stderr, "sandbox %s  %s in %.2fs  cpu %.2fs  peak memory %s  exit code %d\n",
+          output->session_id, result->exit_code == 0 ? "completed" : "ended",
+          result->wall_seconds,
+          result->usage.cpu_ns == USAGE_UNKNOWN ? 0.0 : (double)result->usage.cpu_ns / 1e9, peak,
+          result->exit_code);
+}
+
+/* ---- for programs ---- */
+
+static void write_status(const struct run_output *output, json_t *line) {
+  _cleanup_free_ char *text = json_line(line);
+  json_decref(line);
+  if (output->status_fd >= 0)
+    (void)file_write_all(output->status_fd, text, strlen(text));
+}
+
+void run_show_notice(void *context, const struct session_notice *notice) {
+  const struct run_output *output = context;
+  switch (notice->event) {
+  case SESSION_WARNING:
+    cli_warn("%s", notice->text);
+    return;
+  case SESSION_STARTED:
+    write_status(output, json_pack("{s:s, s:s, s:i, s:i}", "event", "started", "sid",
+                                   output->session_id, "init", (int)notice->init, "pid",
+                                   (int)notice->command));
+    write_status(output, json_pack("{s:s, s:s}", "event", "ready", "sid", output->session_id));
+    return;
+  case SESSION_LIMIT:
+    write_status(output, json_pack("{s:s, s:s, s:s, s:s}", "event", "limit", "sid",
+                                   output->session_id, "limit", limit_name(notice->result->limit),
+                                   "value", notice->text));
+    return;
+  case SESSION_EXITED:
+    write_status(output, json_pack("{s:s, s:s, s:i}", "event", "exited", "sid", output->session_id,
+                                   "exitCode", notice->result->exit_code));
+  }
+}
+
+static json_t *known(uint64_t value) {
+  return value == USAGE_UNKNOWN ? json_null() : json_integer((json_int_t)value);
+}
+
+static json_t *usage_json(const struct session_result *result) {
+  const struct usage *usage = &result->usage;
+  json_t *object = json_pack("{s:f, s:o}", "wallTime", result->wall_seconds, "memoryPeak",
+                             known(usage->memory_peak_bytes));
+  json_object_set_new(object, "cpuTime",
+                      usage->cpu_ns == USAGE_UNKNOWN ? json_null()
+                                                     : json_real((double)usage->cpu_ns / 1e9));
+  json_object_set_new(object, "processesPeak", known(usage->processes_peak));
+  json_object_set_new(object, "ioReadBytes", known(usage->io_read_bytes));
+  json_object_set_new(object, "ioWriteBytes", known(usage->io_write_bytes));
+  return object;
+}
+
+static json_t *limits_json(const struct run_output *output, const struct session_result *result) {
+  json_t *object = json_object();
+  for (int kind = 0; kind < LIMIT_COUNT; kind++) {
+    if (output->limits->value[kind] == 0)
+      continue;
+    _cleanup_free_ char *described = limit_describe(output->limits, kind);
+    json_object_set_new(object, limit_name(kind),
+                        json_pack("{s:s, s:s}", "limit", described, "enforcedBy",
+                                  limit_enforcer_text(result->enforcers[kind])));
+  }
+  return object;
+}
+
+char *run_result_line(const struct run_output *output, const struct session_result *result) {
+  json_t *object = json_pack("{s:b, s:i, s:s, s:s, s:s, s:o, s:o, s:o, s:o}", "success",
+                             result->exit_code == 0, "exitCode", result->exit_code, "sid",
+                             output->session_id, "backend", "native", "mode", "static",
+                             "resourceUsage", usage_json(result), "limits",
+                             limits_json(output, result), "limitHit",
+                             result->limit_hit ? json_string(limit_name(result->limit))
+                                               : json_null(),
+                             "denials", json_array());
+  capture_stream_to_json(&result->capture.streams[0], "stdout", object);
+  capture_stream_to_json(&result->capture.streams[1], "stderr", object);
+  char *line = json_line(object);
+  json_decref(object);
+  return line;
+}
