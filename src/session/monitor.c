@@ -25,6 +25,7 @@ struct monitor {
   struct engine engine;
   struct terminal terminal;
   struct placeholders placeholders;
+  struct snapshot *snapshot; /* NULL without a report */
   sigset_t original_mask;
   int signals; /* signalfd */
   bool announced;
@@ -196,6 +197,10 @@ static int start(struct monitor *monitor, struct sb_error *error) {
       engine_map_identity(&monitor->engine, error) < 0)
     return -1;
   prctl(PR_SET_DUMPABLE, 0); /* nobody attaches to us from now on */
+  /* While the session sets its namespaces up, and before our placeholders are in the project. */
+  if (request->watched)
+    monitor->snapshot = changes_snapshot_begin(request->watched->items, request->watched->count,
+                                               &changes_default_limits);
   if (placeholders_create(&monitor->placeholders, request->plan, request->host,
                           request->session_id, error) < 0)
     return -1;
@@ -251,6 +256,10 @@ int session_run(const struct session_request *request, struct session_result *re
   terminal_drain(&monitor.terminal); /* now that nobody is left to write more */
   terminal_restore(&monitor.terminal);
   placeholders_remove(&monitor.placeholders);
+  if (monitor.snapshot)
+    ret_result->changes =
+        changes_report(monitor.snapshot, request->host->home, &changes_default_limits);
+  snapshot_free(monitor.snapshot);
   if (result == 0) {
     monitor.engine = ended;
     result = conclude(&monitor, error);

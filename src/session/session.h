@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 
+#include "changes/changes.h"
 #include "core/error.h"
 #include "core/strv.h"
 #include "engine/report.h"
@@ -17,6 +18,7 @@ struct session_result {
   int wait_status; /* valid if started */
   bool weaker_proc, weaker_sysfs;
   struct timespec phases[PHASE_COUNT];
+  struct changes *changes; /* what changed, if the request asked for it; the caller's to free */
 };
 
 /* Called once, when the session is up, right before the workload runs, for warnings. */
@@ -29,6 +31,7 @@ struct session_request {
   struct start_report *report;
   session_notice *notice;
   void *notice_context;
+  const struct strv *watched; /* folders whose changes to report; NULL for no report */
 };
 
 /* A fresh id: short, lower case, unambiguous letters. */
