@@ -149,15 +149,26 @@ static int apply_mask(struct view *view, const struct operation *operation) {
   return tree < 0 ? tree : attach(tree, target);
 }
 
-static int apply_seal(struct view *view, const struct operation *operation) {
+/* A part of the view itself becomes a mount point of its own, with more attributes or none. */
+static int remount_inside(struct view *view, const struct operation *operation,
+                          unsigned long long attributes) {
   _cleanup_close_ int target = open_inside(view->root, operation->path, 0);
   if (target < 0)
     return target;
   _cleanup_close_ int tree = clone_tree(target, "", AT_RECURSIVE);
   if (tree < 0)
     return tree;
-  int result = set_attributes(tree, MOUNT_ATTR_RDONLY, 0, AT_RECURSIVE);
+  int result = attributes ? set_attributes(tree, attributes, 0, AT_RECURSIVE) : 0;
   return result < 0 ? result : attach(tree, target);
+}
+
+static int apply_seal(struct view *view, const struct operation *operation) {
+  return remount_inside(view, operation, MOUNT_ATTR_RDONLY);
+}
+
+/* Of the view, not of the host: inside an overlay, the host's folder would take the writes. */
+static int apply_pin(struct view *view, const struct operation *operation) {
+  return remount_inside(view, operation, 0);
 }
 
 static int apply_root(struct view *view, const struct operation *operation) {
@@ -275,7 +286,7 @@ static int (*const appliers[OPERATION_COUNT])(struct view *, const struct operat
     [OPERATION_WRITABLE] = apply_writable,
     [OPERATION_READONLY] = apply_readonly,
     [OPERATION_OVERLAY] = apply_overlay,
-    [OPERATION_PIN] = apply_writable,
+    [OPERATION_PIN] = apply_pin,
     [OPERATION_PROTECT] = apply_readonly,
     [OPERATION_SEAL] = apply_seal,
     [OPERATION_MASK] = apply_mask,
