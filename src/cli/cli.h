@@ -66,7 +66,8 @@ extern const struct verb *const verbs[]; /* NULL-terminated */
 extern const struct verb command_verb;
 
 /* One file each defines these. */
-extern const struct verb run_verb, policy_verb, doctor_verb, help_verb, complete_verb, manual_verb;
+extern const struct verb run_verb, diff_verb, apply_verb, discard_verb, report_verb, policy_verb,
+    doctor_verb, help_verb, complete_verb, manual_verb;
 
 /* The options of a verb one by one, --help as the last; NULL when there are no more. */
 const struct option_spec *verb_option(const struct verb *verb, size_t index);

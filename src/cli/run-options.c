@@ -40,6 +40,8 @@ const struct option_spec run_options[] = {
     {RUN_DRY_RUN, "dry-run", 0, ARGUMENT_NONE, NULL, "show what would be done and stop",
      COMPLETE_NONE},
     {RUN_JSON, "json", 0, ARGUMENT_NONE, NULL, "print the result as JSON", COMPLETE_NONE},
+    {RUN_REPORT, "report", 0, ARGUMENT_NONE, NULL,
+     "at the end, tell what changed in writable places", COMPLETE_NONE},
     {RUN_TIMING, "timing", 0, ARGUMENT_NONE, NULL, "show how long each step of the start took",
      COMPLETE_NONE},
     {RUN_VERBOSE, "verbose", 'v', ARGUMENT_NONE, NULL, "say more", COMPLETE_NONE},

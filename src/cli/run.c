@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cli/run-changes.h"
 #include "cli/run-options.h"
 #include "cli/values.h"
 #include "core/alloc.h"
@@ -13,8 +14,8 @@
 #include "core/escape.h"
 #include "core/json.h"
 #include "engine/engine.h"
+#include "overlay/store.h"
 #include "plan/plan.h"
-#include "session/overlays.h"
 #include "session/session.h"
 
 struct run {
@@ -208,7 +209,7 @@ static int prepare(struct run *run, struct sb_error *error) {
       choose_command(run, error) < 0 || load_policy(run, error) < 0)
     return -1;
   session_new_id(run->id);
-  run->overlay_folder = overlays_folder(&run->host, run->id);
+  run->overlay_folder = overlay_folder(&run->host, run->id);
   return 0;
 }
 
@@ -273,6 +274,20 @@ static int run_plainly(struct run *run) {
   return errnum == ENOENT ? EXIT_CODE_NOT_FOUND : EXIT_CODE_CANNOT_EXECUTE;
 }
 
+static void finish_changes(const struct run *run, const struct session_result *result,
+                           struct timespec started) {
+  struct run_ending ending = {
+      .host = &run->host,
+      .plan = &run->plan,
+      .session_id = run->id,
+      .result = result,
+      .started = started,
+      .wants_report = invocation_has(run->invocation, RUN_REPORT),
+      .quiet = invocation_has(run->invocation, RUN_QUIET),
+  };
+  run_finish_changes(&ending);
+}
+
 static int run_session(struct run *run, struct session_result *ret_result,
                        struct sb_error *error) {
   struct session_request request = {
@@ -282,10 +297,22 @@ static int run_session(struct run *run, struct session_result *ret_result,
       .report = run->report,
       .notice = show_notice,
   };
-  if (overlays_create(&run->plan, error) < 0)
-    return -1;
-  int result = session_run(&request, ret_result, error);
-  overlays_remove(run->overlay_folder);
+  _cleanup_strv_ struct strv watched = {0};
+  bool overlaid = plan_has_overlays(&run->plan);
+  bool reported = invocation_has(run->invocation, RUN_REPORT);
+  struct timespec started = change_clock_now().start;
+  if (reported) {
+    run_watched_places(&run->plan, &watched);
+    request.watched = &watched;
+  }
+  _cleanup_close_ int lock = overlaid ? overlay_create(&run->host, &run->plan, run->id, error) : -1;
+  int result = overlaid && lock < 0 ? -1 : session_run(&request, ret_result, error);
+  if (result == 0 && (overlaid || reported))
+    finish_changes(run, ret_result, started);
+  if (result < 0 && overlaid)
+    (void)overlay_remove(run->overlay_folder);
+  changes_free(ret_result->changes);
+  ret_result->changes = NULL;
   return result;
 }
 
