@@ -122,7 +122,7 @@ static bool name_fits(const char *path, const char *name) {
   if (name[0] != '*')
     return strcmp(base, name) == 0;
   size_t base_length = strlen(base);
-  return base_length >= length && strcmp(base + base_length - (length - 1), name + 1) == 0;
+  return base_length >= length - 1 && strcmp(base + base_length - (length - 1), name + 1) == 0;
 }
 
 static const char *run_later_reason(const char *path) {
