@@ -263,16 +263,23 @@ static void read_folder(struct reading *reading, int upper, int lower, const cha
   reading->path.length = length;
 }
 
+/* A mode that keeps its owner out keeps us out, too, unless we are root. */
+static const char *problem_of(int upper, const char *name, const struct stat *new) {
+  bool is_closed = S_ISREG(new->st_mode) && faccessat(upper, name, R_OK, AT_EACCESS) < 0;
+  return is_closed ? "the file cannot be read" : NULL;
+}
+
 static void read_object(struct reading *reading, int upper, int lower, const char *name,
                         const struct stat *new, const struct stat *old, size_t depth) {
   _cleanup_free_ char *link = S_ISLNK(new->st_mode) ? read_link_at(upper, name) : NULL;
   if (old && S_ISDIR(old->st_mode)) {
     add_deleted(reading, lower, name, true, depth);
-    add(reading, CHANGE_CREATED, name, NULL, new, link);
+    add(reading, CHANGE_CREATED, name, NULL, new, link)->problem = problem_of(upper, name, new);
     return;
   }
   if (!old) {
     struct layer_change *change = add(reading, CHANGE_CREATED, name, NULL, new, link);
+    change->problem = problem_of(upper, name, new);
     if (was_copied_up(upper, name))
       change->conflict = "deleted in the original since the session began";
     return;
@@ -284,8 +291,7 @@ static void read_object(struct reading *reading, int upper, int lower, const cha
     return; /* touched, or applied already */
   struct layer_change *change = add(reading, CHANGE_MODIFIED, name, old, new, link);
   change->contents = same != 1;
-  if (same < 0)
-    change->problem = "the file cannot be read";
+  change->problem = same < 0 ? "the file cannot be read" : problem_of(upper, name, new);
 }
 
 static void read_entry(struct reading *reading, int upper, int lower, const char *name,

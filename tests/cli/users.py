@@ -23,10 +23,10 @@ class Caller:
         self.state.mkdir()
         self.own()
 
-    def own(self):
-        """Gives all that the test made to the user."""
+    def own(self, folder=None):
+        """Gives what the test made to the user."""
         if self.name:
-            subprocess.run(["chown", "-R", f"{self.name}:", str(self.folder)], check=True)
+            subprocess.run(["chown", "-R", f"{self.name}:", folder or self.folder], check=True)
 
     def words(self, *words):
         prefix = ["setpriv", f"--reuid={self.name}", f"--regid={self.name}", "--init-groups"]
