@@ -33,7 +33,6 @@ enum { LAYER_DEPTH = 400, PERMISSIONS = 0777 };
 struct reading {
   struct layer *layer;
   struct timespec started;
-  bool at_home;
   struct text path; /* of the folder being read, with a slash at its end */
 };
 
@@ -132,7 +131,7 @@ static struct layer_change *add(struct reading *reading, enum change_kind kind, 
                                     .place = layer->place->path,
                                     .places = &layer->place->path,
                                     .place_count = 1,
-                                    .at_home = reading->at_home});
+                                    .at_home = layer->at_home});
   change.flags = judgement.flags;
   change.reason = judgement.reason;
   /* A folder's stamp says only that something in it changed; that is judged where it changed. */
@@ -361,9 +360,8 @@ int layer_read(const struct overlay *overlay, size_t index, const char *home,
     return -1;
   if ((layer.lower = open_place(layer.place->path, "the original", error)) < 0)
     return sb_hint(error, "the overlay belongs to this folder; make it available again");
-  struct reading reading = {.layer = &layer,
-                            .started = overlay->started,
-                            .at_home = home && strcmp(home, layer.place->path) == 0};
+  layer.at_home = home && strcmp(home, layer.place->path) == 0;
+  struct reading reading = {.layer = &layer, .started = overlay->started};
   read_level(&reading, layer.upper, layer.lower, false, 1);
   text_clear(&reading.path);
   if (layer.count)
@@ -397,7 +395,8 @@ void layer_report(const struct layer *layer, struct changes *changes,
                                  .link = link,
                                  .place = place,
                                  .places = &place,
-                                 .place_count = 1},
+                                 .place_count = 1,
+                                 .at_home = layer->at_home},
                 change->contents, limits);
     changes->unreadable += change->problem != NULL;
   }

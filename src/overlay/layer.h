@@ -30,6 +30,7 @@ struct layer_change {
 struct layer {
   const struct overlay_layer *place;
   int upper, lower;             /* folders */
+  bool at_home;                 /* the place is the home folder */
   struct layer_change *changes; /* in the order of their paths */
   size_t count;
   struct arena strings;
