@@ -104,21 +104,6 @@ static void say_left_out(const struct apply *apply) {
   (void)file_write_all(2, text_string(&text), text.length);
 }
 
-static int refuse_conflicts(const struct invocation *invocation, const struct apply *apply,
-                            struct sb_error *error) {
-  _cleanup_text_ struct text text = {0};
-  text_append(&text, "sandbox: in conflict:\n");
-  list_verdict(&text, apply, APPLY_CONFLICT);
-  if (!invocation_has(invocation, APPLY_OPTION_JSON))
-    (void)file_write_all(2, text_string(&text), text.length);
-  sb_fail(error, SB_CODE_CONFLICT, 0,
-          "nothing was applied: %zu changes are in conflict with the original",
-          apply->totals[APPLY_CONFLICT]);
-  return sb_hint(error,
-                 "look at 'sandbox diff %s'; then apply some with --only, or all with --force",
-                 apply->overlay->id);
-}
-
 static json_t *result_to_json(const struct apply *apply, bool applied, bool removed) {
   static const char *const names[APPLY_VERDICT_COUNT] = {"applied", "conflicts", "protected",
                                                          "impossible", "not_chosen"};
@@ -134,6 +119,35 @@ static json_t *result_to_json(const struct apply *apply, bool applied, bool remo
       json_array_append_new(lists[apply->verdicts[i][k]],
                             cli_change_to_json(&apply->layers[i], &apply->layers[i].changes[k]));
   return object;
+}
+
+/* The usual error object, and beside it what it is about. */
+static int refuse_as_json(const struct apply *apply, const struct sb_error *error) {
+  json_t *object = result_to_json(apply, false, false), *details = json_object();
+  json_object_set_new(object, "applied", json_array());
+  json_set_string(details, "code", sb_code_name(error->code));
+  json_set_string(details, "message", error->message);
+  json_set_string(details, "hint", error->hint);
+  json_object_set_new(object, "error", details);
+  (void)cli_print_json(object);
+  return EXIT_CODE_FAILURE;
+}
+
+static int refuse_conflicts(const struct invocation *invocation, const struct apply *apply,
+                            struct sb_error *error) {
+  size_t count = apply->totals[APPLY_CONFLICT];
+  sb_fail(error, SB_CODE_CONFLICT, 0,
+          "nothing was applied: %zu change%s in conflict with the original", count,
+          count == 1 ? " is" : "s are");
+  sb_hint(error, "look at 'sandbox diff %s'; then apply some with --only, or all with --force",
+          apply->overlay->id);
+  if (invocation_has(invocation, APPLY_OPTION_JSON))
+    return refuse_as_json(apply, error);
+  _cleanup_text_ struct text text = {0};
+  text_append(&text, "sandbox: in conflict:\n");
+  list_verdict(&text, apply, APPLY_CONFLICT);
+  (void)file_write_all(2, text_string(&text), text.length);
+  return -1;
 }
 
 static int say_plan(const struct invocation *invocation, const struct apply *apply) {
@@ -155,8 +169,9 @@ static int say_done(const struct invocation *invocation, const struct apply *app
   if (invocation_has(invocation, APPLY_OPTION_JSON))
     return cli_print_json(result_to_json(apply, true, removed));
   say_left_out(apply);
-  fprintf(stderr, "sandbox: applied %zu changes of session %s%s\n", apply->totals[APPLY_DO],
-          apply->overlay->id, removed ? "" : "; the rest is kept");
+  fprintf(stderr, "sandbox: applied %zu change%s of session %s%s\n", apply->totals[APPLY_DO],
+          apply->totals[APPLY_DO] == 1 ? "" : "s", apply->overlay->id,
+          removed ? "" : "; the rest is kept");
   return 0;
 }
 

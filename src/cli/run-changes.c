@@ -68,9 +68,9 @@ static void finish_overlay(const struct run_ending *ending, struct changes *chan
   overlay_settle(overlay.folder);
   if (!ending->quiet)
     fprintf(stderr,
-            "sandbox: %zu changes are kept in an overlay: sandbox diff %s, sandbox apply %s or "
+            "sandbox: %zu change%s kept in an overlay: sandbox diff %s, sandbox apply %s or "
             "sandbox discard %s\n",
-            count, overlay.id, overlay.id, overlay.id);
+            count, count == 1 ? " is" : "s are", overlay.id, overlay.id, overlay.id);
 }
 
 static void save_report(const struct run_ending *ending, const struct changes *changes) {

@@ -160,6 +160,9 @@ def test_conflicts_refuse_everything(caller):
     assert refused.returncode == 125
     assert "edited: changed in the original" in refused.stderr
     assert "mode: changed in the original" in refused.stderr
+    machine = json.loads(caller.run("apply", "--json", sid).stdout)
+    assert machine["error"]["code"] == "conflict" and machine["applied"] == []
+    assert [change["path"] for change in machine["conflicts"]] == ["edited", "mode"]
     assert tree(caller.project) == before
     assert caller.run("apply", "--only", "other", sid).returncode == 0
     assert (caller.project / "other").exists()
