@@ -19,12 +19,20 @@
 #include "overlay/copy.h"
 
 /* Setuid, setgid and sticky bits never leave a sandbox. */
-enum { PERMISSIONS = 0777, TEMPORARY_SIZE = 48 };
+enum { PERMISSIONS = 0777, TEMPORARY_SIZE = 48, BATCH_SIZE = 128, FEW = 8 };
 
 /* ---- deciding ---- */
 
-static void temporary_name(const struct overlay *overlay, char ret_name[TEMPORARY_SIZE]) {
-  snprintf(ret_name, TEMPORARY_SIZE, ".sandbox-apply-%s", overlay->id);
+static void temporary_name(const struct overlay *overlay, size_t number,
+                           char ret_name[TEMPORARY_SIZE]) {
+  snprintf(ret_name, TEMPORARY_SIZE, ".sandbox-apply-%s-%zu", overlay->id, number);
+}
+
+/* The workload knows its session's id and could take our names. */
+static bool is_reserved(const struct overlay *overlay, const char *path) {
+  char first[TEMPORARY_SIZE];
+  temporary_name(overlay, 0, first);
+  return strncmp(path_base(path), first, strlen(first) - 1) == 0;
 }
 
 /* A folder on the way to something chosen is needed, too. */
@@ -42,12 +50,10 @@ static bool is_chosen(const struct overlay *overlay, const struct overlay_layer 
 
 static enum apply_verdict judge(const struct overlay *overlay, const struct overlay_layer *place,
                                 const struct layer_change *change) {
-  char reserved[TEMPORARY_SIZE];
-  temporary_name(overlay, reserved);
   if (!is_chosen(overlay, place, change))
     return APPLY_NOT_CHOSEN;
   if (change->problem || (change->flags & (CHANGE_SOCKET | CHANGE_DEVICE)) ||
-      strcmp(path_base(change->path), reserved) == 0)
+      is_reserved(overlay, change->path))
     return APPLY_IMPOSSIBLE;
   if ((change->flags & CHANGE_DANGEROUS) && !overlay->intent.include_protected)
     return APPLY_PROTECTED;
@@ -180,8 +186,7 @@ static int make_file(const struct spot *spot, const struct stat *wanted) {
     return result;
   (void)!fchown(target, wanted->st_uid, wanted->st_gid); /* only root can, and only it has to */
   const struct timespec times[2] = {wanted->st_atim, wanted->st_mtim};
-  if (fchmod(target, wanted->st_mode & PERMISSIONS) < 0 || futimens(target, times) < 0 ||
-      fsync(target) < 0)
+  if (fchmod(target, wanted->st_mode & PERMISSIONS) < 0 || futimens(target, times) < 0)
     return -errno;
   return 0;
 }
@@ -209,7 +214,8 @@ static int stat_layer(const struct layer *layer, const char *path, struct stat *
   return fstatat(parent, name, ret_status, AT_SYMLINK_NOFOLLOW) < 0 ? -errno : 0;
 }
 
-static int make_object(const struct spot *spot) {
+/* Everything but the rename. */
+static int prepare_object(const struct spot *spot) {
   struct stat wanted;
   int result = stat_layer(spot->layer, spot->change->path, &wanted);
   if (result < 0)
@@ -228,8 +234,6 @@ static int make_object(const struct spot *spot) {
   default:
     return -EINVAL;
   }
-  if (result == 0)
-    result = put_in_place(spot);
   if (result < 0)
     unlinkat(spot->parent, spot->temporary, 0);
   return result;
@@ -304,13 +308,13 @@ static bool has_folder_mode(const struct layer_change *change) {
  * empties or closes a folder goes from the deepest up. */
 static const struct apply_phase {
   bool (*concerns)(const struct layer_change *);
-  int (*act)(const struct spot *);
+  int (*act)(const struct spot *); /* NULL: in batches */
   bool deepest_first;
   const char *doing;
 } phases[] = {
     {makes_room, delete_object, true, "removing"},
     {is_new_folder, make_folder, false, "making the folder"},
-    {is_object, make_object, false, "writing"},
+    {is_object, NULL, false, "writing"},
     {is_plain_deletion, delete_object, true, "removing"},
     {has_folder_mode, set_folder_mode, true, "setting the mode of"},
 };
@@ -335,13 +339,95 @@ static int do_change(const struct apply *apply, const struct layer *layer,
                      const struct layer_change *change, const struct apply_phase *phase,
                      struct sb_error *error) {
   struct spot spot = {.layer = layer, .change = change};
-  temporary_name(apply->overlay, spot.temporary);
   _cleanup_close_ int parent = layer_open_parent(layer->lower, change->path, &spot.name);
   spot.parent = parent;
   int result = parent < 0 ? parent : phase->act(&spot);
   if (parent == -ENOENT && change->kind == CHANGE_DELETED)
     return 0;
   return result < 0 ? explain(apply, layer, change, phase, result, error) : 0;
+}
+
+/* ---- writing in batches ---- */
+
+/* Waiting for the disk is what costs: a batch of files is prepared, waited for once, and renamed.
+ */
+struct batch {
+  struct spot spots[BATCH_SIZE];
+  size_t count, done; /* prepared, renamed */
+};
+
+static void batch_clear(struct batch *batch) {
+  for (size_t i = 0; i < batch->count; i++) {
+    if (i >= batch->done)
+      unlinkat(batch->spots[i].parent, batch->spots[i].temporary, 0);
+    close(batch->spots[i].parent);
+  }
+  batch->count = batch->done = 0;
+}
+#define _cleanup_batch_ __attribute__((cleanup(batch_clear)))
+
+static int flush_one(const struct spot *spot) {
+  if (!S_ISREG(spot->change->mode))
+    return 0;
+  _cleanup_close_ int fd =
+      openat(spot->parent, spot->temporary, O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+  if (fd < 0 && errno == EACCES)
+    return syncfs(spot->layer->lower) < 0 ? -errno : 0; /* its mode keeps us out already */
+  return fd < 0 || fsync(fd) < 0 ? -errno : 0;
+}
+
+/* All of a file system for many files, but not for a few: others may be writing gigabytes. */
+static int flush_batch(const struct batch *batch) {
+  if (batch->count > FEW)
+    return syncfs(batch->spots[0].layer->lower) < 0 ? -errno : 0;
+  for (size_t i = 0; i < batch->count; i++) {
+    int result = flush_one(&batch->spots[i]);
+    if (result < 0)
+      return result;
+  }
+  return 0;
+}
+
+static int finish_batch(const struct apply *apply, struct batch *batch,
+                        const struct apply_phase *phase, struct sb_error *error) {
+  int result = batch->count ? flush_batch(batch) : 0;
+  while (result == 0 && batch->done < batch->count) {
+    result = put_in_place(&batch->spots[batch->done]);
+    batch->done += result == 0;
+  }
+  if (result < 0) {
+    const struct spot *spot = &batch->spots[batch->done];
+    return explain(apply, spot->layer, spot->change, phase, result, error);
+  }
+  batch_clear(batch);
+  return 0;
+}
+
+static int add_to_batch(const struct apply *apply, struct batch *batch, const struct layer *layer,
+                        const struct layer_change *change, const struct apply_phase *phase,
+                        struct sb_error *error) {
+  struct spot *spot = &batch->spots[batch->count];
+  *spot = (struct spot){.layer = layer, .change = change};
+  temporary_name(apply->overlay, batch->count, spot->temporary);
+  _cleanup_close_ int parent = layer_open_parent(layer->lower, change->path, &spot->name);
+  spot->parent = parent;
+  int result = parent < 0 ? parent : prepare_object(spot);
+  if (result < 0)
+    return explain(apply, layer, change, phase, result, error);
+  steal_fd(&parent);
+  batch->count++;
+  return batch->count < BATCH_SIZE ? 0 : finish_batch(apply, batch, phase, error);
+}
+
+static int do_batches(const struct apply *apply, size_t index, const struct apply_phase *phase,
+                      struct sb_error *error) {
+  const struct layer *layer = &apply->layers[index];
+  _cleanup_batch_ struct batch batch = {0};
+  for (size_t i = 0; i < layer->count; i++)
+    if (apply->verdicts[index][i] == APPLY_DO && phase->concerns(&layer->changes[i]) &&
+        add_to_batch(apply, &batch, layer, &layer->changes[i], phase, error) < 0)
+      return -1;
+  return finish_batch(apply, &batch, phase, error);
 }
 
 static int do_phase(const struct apply *apply, size_t index, const struct apply_phase *phase,
@@ -359,7 +445,7 @@ static int do_phase(const struct apply *apply, size_t index, const struct apply_
 static int do_layers(const struct apply *apply, struct sb_error *error) {
   for (size_t i = 0; i < apply->overlay->layer_count; i++) {
     for (size_t k = 0; k < ARRAY_SIZE(phases); k++)
-      if (do_phase(apply, i, &phases[k], error) < 0)
+      if ((phases[k].act ? do_phase : do_batches)(apply, i, &phases[k], error) < 0)
         return -1;
     if (syncfs(apply->layers[i].lower) < 0)
       return sb_fail_errno(error, "writing the changes to the disk");
@@ -367,17 +453,31 @@ static int do_layers(const struct apply *apply, struct sb_error *error) {
   return 0;
 }
 
+static void sweep_folder(const struct apply *apply, int folder) {
+  for (size_t i = 0; i < BATCH_SIZE; i++) {
+    char temporary[TEMPORARY_SIZE];
+    temporary_name(apply->overlay, i, temporary);
+    unlinkat(folder, temporary, 0);
+  }
+}
+
+static bool same_folder(const char *path, const char *other) {
+  size_t length = (size_t)(path_base(path) - path);
+  return length == (size_t)(path_base(other) - other) && strncmp(path, other, length) == 0;
+}
+
 void apply_sweep(struct apply *apply) {
-  char temporary[TEMPORARY_SIZE];
-  temporary_name(apply->overlay, temporary);
-  for (size_t i = 0; i < apply->overlay->layer_count; i++)
-    for (size_t k = 0; k < apply->layers[i].count; k++) {
-      const char *name;
-      _cleanup_close_ int parent =
-          layer_open_parent(apply->layers[i].lower, apply->layers[i].changes[k].path, &name);
+  for (size_t i = 0; i < apply->overlay->layer_count; i++) {
+    const struct layer *layer = &apply->layers[i];
+    for (size_t k = 0; k < layer->count; k++) {
+      const char *name, *path = layer->changes[k].path;
+      if (k > 0 && same_folder(path, layer->changes[k - 1].path))
+        continue;
+      _cleanup_close_ int parent = layer_open_parent(layer->lower, path, &name);
       if (parent >= 0)
-        unlinkat(parent, temporary, 0);
+        sweep_folder(apply, parent);
     }
+  }
 }
 
 static bool leaves_something(const struct apply *apply) {

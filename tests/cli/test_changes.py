@@ -4,8 +4,6 @@ import json
 import os
 import time
 
-from users import caller, ordinary_user  # noqa: F401
-
 
 def report(caller, script):
     """Runs a script with --report; returns the report as JSON and what was said."""

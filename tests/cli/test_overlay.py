@@ -13,8 +13,6 @@ import time
 
 import pytest
 
-from users import caller, ordinary_user  # noqa: F401
-
 
 def tree(folder):
     """Everything below a folder: type, permissions and contents by name."""
