@@ -61,6 +61,8 @@ const struct option_spec run_options[] = {
      "keep an idle session for 'sandbox exec' and print its id", COMPLETE_NONE},
     {RUN_JSON, "json", 0, ARGUMENT_NONE, NULL,
      "capture the output and print the result as JSON", COMPLETE_NONE},
+    {RUN_REPORT, "report", 0, ARGUMENT_NONE, NULL,
+     "at the end, tell what changed in writable places", COMPLETE_NONE},
     {RUN_MAX_OUTPUT, "max-output", 0, ARGUMENT_REQUIRED, "SIZE",
      "with --json: keep that much of each stream (default 16M)", COMPLETE_NONE},
     {RUN_STATUS_FD, "status-fd", 0, ARGUMENT_REQUIRED, "N",

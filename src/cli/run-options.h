@@ -24,6 +24,7 @@ enum run_option {
   RUN_TTY,
   RUN_DRY_RUN,
   RUN_JSON,
+  RUN_REPORT,
   RUN_TIMING,
   RUN_VERBOSE,
   RUN_QUIET,

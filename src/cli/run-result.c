@@ -125,6 +125,8 @@ char *run_result_line(const struct run_output *output, const struct session_resu
                              "denials", json_array());
   capture_stream_to_json(&result->capture.streams[0], "stdout", object);
   capture_stream_to_json(&result->capture.streams[1], "stderr", object);
+  json_object_set_new(object, "changes",
+                      result->changes ? changes_to_json(result->changes) : json_null());
   char *line = json_line(object);
   json_decref(object);
   return line;

@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "cli/run-changes.h"
 #include "cli/run-options.h"
 #include "cli/run-result.h"
 #include "cli/values.h"
@@ -17,8 +18,8 @@
 #include "core/escape.h"
 #include "core/json.h"
 #include "engine/engine.h"
+#include "overlay/store.h"
 #include "plan/plan.h"
-#include "session/overlays.h"
 #include "session/session.h"
 
 struct run {
@@ -251,7 +252,7 @@ static int prepare(struct run *run, struct sb_error *error) {
                  !invocation_has(run->invocation, RUN_QUIET),
       .status_fd = -1,
   };
-  run->overlay_folder = overlays_folder(&run->host, run->id);
+  run->overlay_folder = overlay_folder(&run->host, run->id);
   return 0;
 }
 
@@ -314,6 +315,12 @@ static int run_plainly(struct run *run) {
   return errnum == ENOENT ? EXIT_CODE_NOT_FOUND : EXIT_CODE_CANNOT_EXECUTE;
 }
 
+/* A snapshot and a comparison cost time on large projects: only for those who will read it. */
+static bool wants_report(const struct run *run) {
+  return invocation_has(run->invocation, RUN_REPORT) || invocation_has(run->invocation, RUN_JSON) ||
+         invocation_has(run->invocation, RUN_SUMMARY);
+}
+
 /* The kernel lays the arguments out one after the other, and the environment right behind. */
 static size_t title_size(const char *title) {
   return environ[0] && environ[0] > title ? (size_t)(environ[0] - title) : 0;
@@ -353,6 +360,40 @@ static int open_outputs(struct run *run, struct sb_error *error) {
              : 0;
 }
 
+static void finish_changes(const struct run *run, const struct session_result *result,
+                           struct timespec started) {
+  struct run_ending ending = {
+      .host = &run->host,
+      .plan = &run->plan,
+      .session_id = run->id,
+      .result = result,
+      .started = started,
+      .wants_report = wants_report(run),
+      .quiet = invocation_has(run->invocation, RUN_QUIET) ||
+               invocation_has(run->invocation, RUN_JSON),
+  };
+  run_finish_changes(&ending);
+}
+
+/* Runs it with its overlays, and keeps or drops what they hold. */
+static int run_with_overlays(struct run *run, struct session_request *request,
+                             struct session_result *ret_result, struct sb_error *error) {
+  _cleanup_strv_ struct strv watched = {0};
+  bool overlaid = plan_has_overlays(&run->plan);
+  struct timespec started = change_clock_now().start;
+  if (wants_report(run)) {
+    run_watched_places(&run->plan, &watched);
+    request->watched = &watched;
+  }
+  _cleanup_close_ int lock = overlaid ? overlay_create(&run->host, &run->plan, run->id, error) : -1;
+  int result = overlaid && lock < 0 ? -1 : session_run(request, ret_result, error);
+  if (result == 0 && (overlaid || wants_report(run)))
+    finish_changes(run, ret_result, started);
+  if (result < 0 && overlaid)
+    (void)overlay_remove(run->overlay_folder);
+  return result;
+}
+
 static int run_session(struct run *run, struct session_result *ret_result, struct sb_error *error) {
   struct session_request request = {
       .host = &run->host,
@@ -373,11 +414,7 @@ static int run_session(struct run *run, struct session_result *ret_result, struc
       .title = program_invocation_name,
       .title_size = title_size(program_invocation_name),
   };
-  if (overlays_create(&run->plan, error) < 0)
-    return -1;
-  int result = session_run(&request, ret_result, error);
-  overlays_remove(run->overlay_folder);
-  return result;
+  return run_with_overlays(run, &request, ret_result, error);
 }
 
 /* The kernel or its settings refused, not the caller's policy: what `require` is about. */

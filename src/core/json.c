@@ -1,6 +1,7 @@
 /* JSON helpers on top of Jansson; see json.h. */
 #include "core/json.h"
 
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -31,6 +32,14 @@ void json_set_path(json_t *object, const char *key, const char *path) {
   json_object_set_new(object, encoded_key, json_string(encoded));
 }
 
+char *json_get_path(const json_t *object, const char *key) {
+  _cleanup_free_ char *encoded_key = xasprintf("%s_b64", key);
+  const char *encoded = json_string_value(json_object_get(object, encoded_key));
+  size_t length;
+  _cleanup_free_ char *path = encoded ? base64_decode(encoded, &length) : NULL;
+  return path && strlen(path) == length ? steal_pointer(path) : NULL;
+}
+
 json_t *json_string_array(char *const *items, size_t count) {
   json_t *array = json_array();
   for (size_t i = 0; i < count; i++)
@@ -43,8 +52,9 @@ char *json_line(const json_t *value) {
   return xasprintf("%s\n", compact ? compact : "null");
 }
 
+static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
 char *base64_encode(const void *bytes, size_t length) {
-  static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
   const unsigned char *in = bytes;
   char *out = xmalloc((length + 2) / 3 * 4 + 1), *at = out;
   for (size_t i = 0; i < length; i += 3) {
@@ -58,4 +68,33 @@ char *base64_encode(const void *bytes, size_t length) {
   }
   *at = '\0';
   return out;
+}
+
+/* Three bytes of four digits; `padding` of them count as nothing. */
+static bool decode_group(const char group[4], size_t padding, unsigned char out[3]) {
+  unsigned value = 0;
+  for (size_t i = 0; i < 4; i++) {
+    const char *digit = i < 4 - padding ? strchr(digits, group[i]) : digits;
+    if (!digit || !*digit)
+      return false;
+    value = value << 6 | (unsigned)(digit - digits);
+  }
+  out[0] = (unsigned char)(value >> 16);
+  out[1] = (unsigned char)(value >> 8);
+  out[2] = (unsigned char)value;
+  return true;
+}
+
+char *base64_decode(const char *text, size_t *ret_length) {
+  size_t length = strlen(text);
+  if (length % 4 != 0)
+    return NULL;
+  size_t padding = length && text[length - 1] == '=' ? 1 + (text[length - 2] == '=') : 0;
+  _cleanup_free_ unsigned char *out = xmalloc(length / 4 * 3 + 1);
+  for (size_t i = 0; i < length; i += 4)
+    if (!decode_group(text + i, i + 4 == length ? padding : 0, out + i / 4 * 3))
+      return NULL;
+  *ret_length = length / 4 * 3 - padding;
+  out[*ret_length] = '\0';
+  return (char *)steal_pointer(out);
 }

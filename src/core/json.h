@@ -9,6 +9,9 @@ void json_set_string(json_t *object, const char *key, const char *string);
 /* Sets key (escaped if not UTF-8) and key_b64 (always exact), so every path round-trips. */
 void json_set_path(json_t *object, const char *key, const char *path);
 
+/* What json_set_path wrote, byte by byte. New string; NULL if it is missing or wrong. */
+char *json_get_path(const json_t *object, const char *key);
+
 /* An array of strings, each as json_set_string would set it. */
 json_t *json_string_array(char *const *items, size_t count);
 
@@ -17,3 +20,6 @@ char *json_line(const json_t *value);
 
 /* Base64 of any bytes, as a new string. */
 char *base64_encode(const void *bytes, size_t length);
+
+/* The bytes again, NUL-terminated, as a new string; NULL if it is not Base64. */
+char *base64_decode(const char *text, size_t *ret_length);

@@ -43,6 +43,8 @@ void session_new_id(char ret_id[SESSION_ID_LENGTH + 1]) {
 
 void session_result_clear(struct session_result *result) {
   capture_clear(&result->capture);
+  changes_free(result->changes);
+  result->changes = NULL;
 }
 
 static void notify(struct monitor *monitor, const struct session_notice *notice) {
@@ -418,7 +420,11 @@ static int start(struct monitor *monitor, struct sb_error *error) {
     return explain_refusal(error);
   capture_close_writers(&monitor->capture);
   prctl(PR_SET_DUMPABLE, 0); /* nobody attaches to us from now on */
-  /* All this while the child makes its namespaces. */
+  /* All this while the child makes its namespaces; the snapshot before our placeholders are in the
+   * project. */
+  if (request->watched)
+    monitor->snapshot = changes_snapshot_begin(request->watched->items, request->watched->count,
+                                               &changes_default_limits);
   if (register_session(monitor, error) < 0 ||
       placeholders_create(&monitor->placeholders, request->plan, request->host, request->session_id,
                           error) < 0)
@@ -484,6 +490,10 @@ static void finish(struct monitor *monitor) {
   execs_clear(&monitor->execs);
   registry_remove(&monitor->registration);
   placeholders_remove(&monitor->placeholders);
+  if (monitor->snapshot)
+    monitor->result->changes = changes_report(monitor->snapshot, monitor->request->host->home,
+                                              &changes_default_limits);
+  snapshot_free(monitor->snapshot);
   monitor->result->wall_seconds = (double)(monotonic_ns() - monitor->started_ns) / 1e9;
 }
 

@@ -18,6 +18,7 @@ struct monitor {
   struct terminal terminal;
   struct capture capture;
   struct placeholders placeholders;
+  struct snapshot *snapshot; /* NULL without a report */
   struct registration registration;
   struct control *control;
   struct execs execs;

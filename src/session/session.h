@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 
+#include "changes/changes.h"
 #include "core/error.h"
 #include "core/strv.h"
 #include "engine/report.h"
@@ -24,6 +25,7 @@ struct session_result {
   enum limit_enforcer enforcers[LIMIT_COUNT];
   struct usage usage;
   double wall_seconds;
+  struct changes *changes; /* what changed, if the request asked for it */
   struct capture capture; /* what was captured, if asked for */
   struct timespec phases[PHASE_COUNT];
 };
@@ -47,6 +49,7 @@ struct session_request {
   const struct limit_set *limits;
   bool best_effort_limits; /* require: preferred */
   bool idle;               /* no workload: wait for `exec` until ended */
+  const struct strv *watched; /* folders whose changes to report; NULL for no report */
   bool capture;
   size_t capture_limit;
   struct log *log;

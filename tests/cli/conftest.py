@@ -6,6 +6,8 @@ import subprocess
 
 import pytest
 
+from users import caller, ordinary_user  # noqa: F401: fixtures
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 

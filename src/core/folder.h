@@ -1,0 +1,22 @@
+/* Reading one open folder quickly: names, types and inode numbers, no stat per entry. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct folder_entry {
+  const char *name;
+  unsigned char type; /* DT_*; DT_UNKNOWN on file systems that do not tell */
+  uint64_t inode;
+};
+
+/* Called for each entry but "." and ".."; false ends the reading. */
+typedef bool folder_visit(void *context, const struct folder_entry *entry);
+
+/* Reads from where the descriptor stands to the end. The visitor must not read another folder.
+ * Returns 0, or a negative errno. */
+int folder_read(int fd, folder_visit *visit, void *context);
+
+/* Opens a folder below another one for reading, never through a symbolic link and never waiting
+ * for a FIFO. Returns the descriptor or a negative errno. */
+int folder_open(int parent, const char *name);
