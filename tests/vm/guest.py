@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import tempfile
 import threading
+import time
 import xml.etree.ElementTree
 
 import kernels
@@ -66,13 +67,13 @@ class Machine:
     results: pathlib.Path
     accelerator: str = "tcg"
     memory: int = 1536
-    processors: int = 2
+    processors: int = 1
     seconds: int = 540
     sysctls: tuple = ()
 
 
 class Guest:
-    """One boot. run() returns the results of the jobs; stop() may be called from anywhere."""
+    """One boot; stop() may be called from any thread at any time."""
 
     def __init__(self, kernel, machine, show):
         self.kernel = kernel
@@ -82,6 +83,12 @@ class Guest:
         self.stopped = None
 
     def run(self, jobs):
+        """Returns the results of the jobs, why the guest did not finish if so, and the seconds."""
+        started = time.monotonic()
+        results = self.run_jobs(jobs)
+        return results, self.problem(), time.monotonic() - started
+
+    def run_jobs(self, jobs):
         with tempfile.TemporaryDirectory(prefix="run-", dir=self.machine.cache) as name:
             folder = pathlib.Path(name)
             control = folder / "control"
@@ -89,7 +96,7 @@ class Guest:
             self.make_disk(folder / "disk")
             try:
                 self.boot(folder)
-                return self.read_results(control, jobs)
+                return self.read_results(control)
             finally:
                 kept = self.machine.results / self.kernel.version
                 shutil.copytree(control, kept, dirs_exist_ok=True)
@@ -117,6 +124,8 @@ class Guest:
         self.process = subprocess.Popen(self.command(folder), stdin=subprocess.PIPE,
                                         stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                         start_new_session=True)
+        if self.stopped:
+            self.process.kill()
         limit = threading.Timer(self.machine.seconds, self.stop,
                                 [f"no end after {self.machine.seconds} s"])
         limit.start()
@@ -126,13 +135,13 @@ class Guest:
             self.process.wait()
         finally:
             limit.cancel()
-            self.stop("interrupted")
-
-    def stop(self, reason):
-        if self.process and self.process.poll() is None:
-            self.stopped = reason
             self.process.kill()
             self.process.wait()
+
+    def stop(self, reason):
+        self.stopped = reason
+        if self.process:
+            self.process.kill()
 
     def command(self, folder):
         machine = self.machine
@@ -153,7 +162,7 @@ class Guest:
                       "-device", f"virtio-9p-pci,fsdev={tag},mount_tag={tag}"]
         return words
 
-    def read_results(self, control, jobs):
+    def read_results(self, control):
         results = []
         for line in (control / "results").read_text().splitlines():
             name, user, status, milliseconds, left, log = line.split("\t")

@@ -13,6 +13,7 @@ import re
 import shutil
 import subprocess
 import tempfile
+import time
 
 # The kernels of the lane and the Landlock version each must have. A new kernel is one line here.
 KERNELS = {
@@ -22,7 +23,7 @@ KERNELS = {
 
 # What the guest needs before it sees the host's root, and what the tests ask for afterwards.
 MODULES = ("virtio_pci", "virtio_blk", "virtio_console", "9p", "9pnet_virtio", "overlay", "ext4",
-           "fuse", "tun")
+           "fuse", "tun", "nf_tables", "nft_chain_nat", "nft_redir")
 
 # Never needed in a guest, and three quarters of the unpacked size.
 UNUSED_MODULES = ("sound", "drivers/gpu", "drivers/media", "drivers/net/ethernet",
@@ -50,6 +51,7 @@ def prepare(version, cache, newest=False):
     """The kernel of this version, from the cache or else (or if asked for the newest) from apt."""
     cache.mkdir(parents=True, exist_ok=True)
     with locked(cache / "lock"):
+        remove_leftovers(cache)
         kept = sorted(cache.glob(f"linux-image-{version}.*"), key=lambda path: release_key(path.name))
         if not kept or newest:
             kept.append(fetch(newest_package(version), cache))
@@ -62,6 +64,13 @@ def locked(path):
     with open(path, "w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
+
+
+def remove_leftovers(cache):
+    """The folders of runs that were killed; none lasts for a day."""
+    for folder in cache.glob("run-*"):
+        if folder.stat().st_mtime < time.time() - 86400:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def release_key(text):
@@ -136,6 +145,7 @@ def unzstd(data):
 def initramfs(kernel):
     """The first file system: busybox, the modules in the order they are loaded, and our init."""
     busybox = pathlib.Path("/bin/busybox")
+    # Named after what it is made of, so that a change makes a new one.
     recipe = INIT.read_bytes() + " ".join(MODULES).encode() + str(busybox.stat().st_mtime).encode()
     final = kernel.folder / f"initramfs-{hashlib.sha256(recipe).hexdigest()[:16]}"
     if final.exists():
