@@ -46,8 +46,7 @@ void run_show_footer(const struct run_output *output, const struct session_resul
                                              ? -1
                                              : (double)result->usage.memory_peak_bytes);
   fprintf(stderr, "sandbox %s  %s in %.2fs  cpu %.2fs  peak memory %s  exit code %d\n",
-          output->session_id, result->exit_code == 0 ? "completed" : "ended",
-          result->wall_seconds,
+          output->session_id, result->exit_code == 0 ? "completed" : "ended", result->wall_seconds,
           result->usage.cpu_ns == USAGE_UNKNOWN ? 0.0 : (double)result->usage.cpu_ns / 1e9, peak,
           result->exit_code);
 }
@@ -68,15 +67,15 @@ void run_show_notice(void *context, const struct session_notice *notice) {
     cli_warn("%s", notice->text);
     return;
   case SESSION_STARTED:
-    write_status(output, json_pack("{s:s, s:s, s:i, s:i}", "event", "started", "sid",
-                                   output->session_id, "init", (int)notice->init, "pid",
-                                   (int)notice->command));
+    write_status(output,
+                 json_pack("{s:s, s:s, s:i, s:i}", "event", "started", "sid", output->session_id,
+                           "init", (int)notice->init, "pid", (int)notice->command));
     write_status(output, json_pack("{s:s, s:s}", "event", "ready", "sid", output->session_id));
     return;
   case SESSION_LIMIT:
-    write_status(output, json_pack("{s:s, s:s, s:s, s:s}", "event", "limit", "sid",
-                                   output->session_id, "limit", limit_name(notice->result->limit),
-                                   "value", notice->text));
+    write_status(output,
+                 json_pack("{s:s, s:s, s:s, s:s}", "event", "limit", "sid", output->session_id,
+                           "limit", limit_name(notice->result->limit), "value", notice->text));
     return;
   case SESSION_EXITED:
     write_status(output, json_pack("{s:s, s:s, s:i}", "event", "exited", "sid", output->session_id,
@@ -115,14 +114,12 @@ static json_t *limits_json(const struct run_output *output, const struct session
 }
 
 char *run_result_line(const struct run_output *output, const struct session_result *result) {
-  json_t *object = json_pack("{s:b, s:i, s:s, s:s, s:s, s:o, s:o, s:o, s:o}", "success",
-                             result->exit_code == 0, "exitCode", result->exit_code, "sid",
-                             output->session_id, "backend", "native", "mode", "static",
-                             "resourceUsage", usage_json(result), "limits",
-                             limits_json(output, result), "limitHit",
-                             result->limit_hit ? json_string(limit_name(result->limit))
-                                               : json_null(),
-                             "denials", json_array());
+  json_t *object = json_pack(
+      "{s:b, s:i, s:s, s:s, s:s, s:o, s:o, s:o, s:o}", "success", result->exit_code == 0,
+      "exitCode", result->exit_code, "sid", output->session_id, "backend", "native", "mode",
+      "static", "resourceUsage", usage_json(result), "limits", limits_json(output, result),
+      "limitHit", result->limit_hit ? json_string(limit_name(result->limit)) : json_null(),
+      "denials", json_array());
   capture_stream_to_json(&result->capture.streams[0], "stdout", object);
   capture_stream_to_json(&result->capture.streams[1], "stderr", object);
   json_object_set_new(object, "changes",

@@ -369,8 +369,8 @@ static void finish_changes(const struct run *run, const struct session_result *r
       .result = result,
       .started = started,
       .wants_report = wants_report(run),
-      .quiet = invocation_has(run->invocation, RUN_QUIET) ||
-               invocation_has(run->invocation, RUN_JSON),
+      .quiet =
+          invocation_has(run->invocation, RUN_QUIET) || invocation_has(run->invocation, RUN_JSON),
   };
   run_finish_changes(&ending);
 }
@@ -403,8 +403,8 @@ static int run_session(struct run *run, struct session_result *ret_result, struc
       .limits = &run->limits,
       .best_effort_limits = run->policy->require == REQUIRE_PREFERRED,
       .idle = invocation_has(run->invocation, RUN_DETACH),
-      .capture = invocation_has(run->invocation, RUN_JSON) &&
-                 !invocation_has(run->invocation, RUN_DETACH),
+      .capture =
+          invocation_has(run->invocation, RUN_JSON) && !invocation_has(run->invocation, RUN_DETACH),
       .capture_limit = run->max_output,
       .log = &run->log,
       .report = run->report,

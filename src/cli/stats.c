@@ -35,12 +35,12 @@ static char *line_for_people(const json_t *stats) {
   _cleanup_free_ char *peak = show_bytes(number(stats, "memory_peak_bytes"));
   _cleanup_free_ char *read = show_bytes(number(stats, "io_read_bytes"));
   _cleanup_free_ char *written = show_bytes(number(stats, "io_write_bytes"));
+  double cpu = number(stats, "cpu_ns") / 1e9, processes = number(stats, "processes");
   struct text text = {0};
   text_appendf(&text,
-               "%s  age %s  cpu %.2fs  memory %s (peak %s)  processes %.0f  read %s  "
-               "written %s",
-               json_string_value(json_object_get(stats, "sid")), age, number(stats, "cpu_seconds"),
-               memory, peak, number(stats, "processes"), read, written);
+               "%s  age %s  cpu %.2fs  memory %s (peak %s)  processes %.0f  read %s  written %s",
+               json_string_value(json_object_get(stats, "sid")), age, cpu < 0 ? 0 : cpu, memory,
+               peak, processes < 0 ? 0 : processes, read, written);
   return text_steal(&text);
 }
 
@@ -89,11 +89,10 @@ static int print_prometheus(const struct registry *registry) {
     if (client_call(registry->entries[i].folder, json_pack("{s:s}", "cmd", "cmd.stats"), &stats,
                     &error) < 0)
       continue;
-    double cpu = number(stats, "cpu_seconds");
     samples[count++] =
         (struct usage_sample){.session_id = registry->entries[i].id,
-                              .usage = {.cpu_ns = cpu < 0 ? USAGE_UNKNOWN : (uint64_t)(cpu * 1e9),
-                                        .throttled_ns = USAGE_UNKNOWN,
+                              .usage = {.cpu_ns = counter(stats, "cpu_ns"),
+                                        .throttled_ns = counter(stats, "throttled_ns"),
                                         .memory_bytes = counter(stats, "memory_bytes"),
                                         .memory_peak_bytes = counter(stats, "memory_peak_bytes"),
                                         .processes = counter(stats, "processes"),

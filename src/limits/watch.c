@@ -69,9 +69,9 @@ static pid_t first_child(pid_t init) {
 
 static void find_processes(struct limit_group *group) {
   pid_t child = first_child(group->init);
-  if (child <= 0 || use_proc_of(group, child) || use_proc_of(group, group->init))
+  if ((child > 0 && use_proc_of(group, child)) || use_proc_of(group, group->init))
     return;
-  (void)(use_namespace_of(group, child) || use_namespace_of(group, group->init));
+  (void)((child > 0 && use_namespace_of(group, child)) || use_namespace_of(group, group->init));
 }
 
 void limit_group_watch(struct limit_group *group, pid_t init, const struct strv *folders) {

@@ -162,6 +162,13 @@ static void plan_settings(struct compiler *compiler) {
   plan->has_time_offset = request->has_time_offset;
   plan->terminal = request->terminal;
   plan->seccomp.debug = compiler->policy->debug;
+  /* What lies in the private tmpfs is memory as well as disk: the smaller limit holds. */
+  const struct limits *limits = &compiler->policy->limits;
+  unsigned long long megabytes = limits->disk_mb;
+  if (limits->memory_mb && (!megabytes || limits->memory_mb < megabytes))
+    megabytes = limits->memory_mb;
+  plan->private_size_bytes = megabytes << 20;
+  plan->private_inodes = limits->inodes;
 }
 
 static int compile_parts(struct compiler *compiler, struct sb_error *error) {

@@ -19,11 +19,12 @@
 #include "core/json.h"
 #include "doctor/doctor.h"
 
-#define LOOK_FLOOR_NS   (50ull * 1000 * 1000)
-#define LOOK_CEILING_NS (1000ull * 1000 * 1000)
-#define DISK_BUDGET_NS  (5ull * 1000 * 1000)
-#define TIME_GRACE_NS   (2ull * 1000 * 1000 * 1000)
-#define EARLY_SIGNAL_NS (1000ull * 1000 * 1000)
+#define LOOK_FLOOR_NS       (50ull * 1000 * 1000)
+#define LOOK_CEILING_NS     (1000ull * 1000 * 1000)
+#define DISK_BUDGET_NS      (5ull * 1000 * 1000)
+#define LAST_DISK_BUDGET_NS (100ull * 1000 * 1000)
+#define TIME_GRACE_NS       (2ull * 1000 * 1000 * 1000)
+#define EARLY_SIGNAL_NS     (1000ull * 1000 * 1000)
 
 uint64_t monotonic_ns(void) {
   struct timespec now;
@@ -442,8 +443,11 @@ static void conclude_limits(struct monitor *monitor) {
   struct session_result *result = monitor->result;
   enum limit_kind kind;
   const struct start_report *report = monitor->request->report;
+  uint64_t disk = monitor->limits.set.value[LIMIT_DISK], used = result->usage.disk_bytes;
   if (limit_group_check(&monitor->limits, &result->usage, &kind) != LIMIT_FINE)
     name_limit(monitor, kind);
+  else if (disk && used != USAGE_UNKNOWN && used >= disk - disk / 64)
+    name_limit(monitor, LIMIT_DISK); /* RLIMIT_FSIZE stopped it right at the limit */
   else if (report->workload_done && WIFSIGNALED(report->wait_status) &&
            limit_group_explains_signal(&monitor->limits, WTERMSIG(report->wait_status), &kind))
     name_limit(monitor, kind);
@@ -480,6 +484,8 @@ static int conclude(struct monitor *monitor, struct sb_error *error) {
 
 static void finish(struct monitor *monitor) {
   struct rusage used = {0};
+  if (monitor->limits.set.value[LIMIT_DISK])
+    limit_group_watch_disk(&monitor->limits, LAST_DISK_BUDGET_NS);
   limit_group_sample(&monitor->limits, &monitor->result->usage);
   engine_destroy(&monitor->engine, &used);
   usage_add_rusage(&monitor->result->usage, &used);
@@ -491,8 +497,8 @@ static void finish(struct monitor *monitor) {
   registry_remove(&monitor->registration);
   placeholders_remove(&monitor->placeholders);
   if (monitor->snapshot)
-    monitor->result->changes = changes_report(monitor->snapshot, monitor->request->host->home,
-                                              &changes_default_limits);
+    monitor->result->changes =
+        changes_report(monitor->snapshot, monitor->request->host->home, &changes_default_limits);
   snapshot_free(monitor->snapshot);
   monitor->result->wall_seconds = (double)(monotonic_ns() - monitor->started_ns) / 1e9;
 }

@@ -46,7 +46,9 @@ static int inner_pid(const char *status, const char *name) {
 static char *command_line(pid_t pid) {
   size_t length = 0;
   _cleanup_free_ char *data = read_proc(pid, "cmdline", &length);
-  for (size_t i = 0; data && i + 1 < length; i++) {
+  while (length > 0 && data[length - 1] == '\0')
+    length--;
+  for (size_t i = 0; i < length; i++) {
     if (data[i] == '\0')
       data[i] = ' ';
   }

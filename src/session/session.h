@@ -26,7 +26,7 @@ struct session_result {
   struct usage usage;
   double wall_seconds;
   struct changes *changes; /* what changed, if the request asked for it */
-  struct capture capture; /* what was captured, if asked for */
+  struct capture capture;  /* what was captured, if asked for */
   struct timespec phases[PHASE_COUNT];
 };
 void session_result_clear(struct session_result *result);
@@ -47,8 +47,8 @@ struct session_request {
   const char *session_id;
   const char *mode;
   const struct limit_set *limits;
-  bool best_effort_limits; /* require: preferred */
-  bool idle;               /* no workload: wait for `exec` until ended */
+  bool best_effort_limits;    /* require: preferred */
+  bool idle;                  /* no workload: wait for `exec` until ended */
   const struct strv *watched; /* folders whose changes to report; NULL for no report */
   bool capture;
   size_t capture_limit;
