@@ -48,6 +48,8 @@ void terminal_connect(struct terminal *terminal, int master) {
   else if (tcgetattr(master, &modes) == 0) {
     /* The user's own terminal echoes already, or there is nobody to echo to. */
     modes.c_lflag &= ~(tcflag_t)ECHO;
+    if (isatty(terminal->output))
+      modes.c_oflag &= ~(tcflag_t)OPOST; /* it makes its own line ends, too */
     tcsetattr(master, TCSANOW, &modes);
   }
   terminal_set_raw(terminal);

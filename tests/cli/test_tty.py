@@ -417,6 +417,18 @@ def test_output_to_a_pipe_stays_clean(outer, box):
     outer.see("a  \\n   b  \\n")
 
 
+def test_input_from_a_file(outer):
+    text = outer.shows("$S -- sh -c 'test -t 0 || echo no in; cat; test -t 1 && echo out' < README.md")
+    assert text == "no in\r\nordinary\r\nout\r\n", text
+
+
+def test_errors_to_a_file(outer):
+    text = outer.shows("$S -- sh -c 'test -t 2 || echo no err; echo oops >&2; test -t 1 && echo out'"
+                       " 2> err.txt")
+    assert text == "no err\r\nout\r\n", text
+    assert outer.shows("cat err.txt") == "oops\r\n"
+
+
 def test_interactive_read_with_output_to_a_pipe(outer):
     outer.sendline("$S -- sh -c 'read x; echo got $x' | cat")
     time.sleep(0.3)
