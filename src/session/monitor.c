@@ -187,15 +187,25 @@ static void read_message(struct monitor *monitor) {
 
 /* ---- the session ---- */
 
+#define LENT_TERMINAL_MILLISECONDS 200
+
+/* How long to wait for news; -1 is for ever. */
+static int patience(const struct monitor *monitor) {
+  if (monitor->early && !monitor->result->started)
+    return EARLY_SIGNAL_MILLISECONDS;
+  return terminal_is_lent(&monitor->terminal) ? LENT_TERMINAL_MILLISECONDS : -1;
+}
+
 static void supervise(struct monitor *monitor) {
   while (!monitor->over) {
     struct pollfd watched[4] = {{.fd = monitor->engine.channel, .events = POLLIN},
                                 {.fd = monitor->signals, .events = POLLIN}};
     terminal_watch(&monitor->terminal, watched + 2);
-    bool waiting = monitor->early && !monitor->result->started;
-    int ready = poll(watched, ARRAY_SIZE(watched), waiting ? EARLY_SIGNAL_MILLISECONDS : -1);
-    if (ready == 0)
+    int ready = poll(watched, ARRAY_SIZE(watched), patience(monitor));
+    if (ready == 0 && monitor->early && !monitor->result->started)
       abandon(monitor);
+    if (monitor->terminal.master >= 0)
+      terminal_set_raw(&monitor->terminal); /* if it has come back meanwhile */
     if (ready <= 0)
       continue;
     terminal_relay(&monitor->terminal, watched + 2);

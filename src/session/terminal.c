@@ -55,8 +55,18 @@ void terminal_connect(struct terminal *terminal, int master) {
   terminal_set_raw(terminal);
 }
 
+/* Started with &, or stopped and sent on with bg: then the terminal is the shell's. */
+static bool in_background(void) {
+  pid_t group = tcgetpgrp(STDIN_FILENO); /* -1: not our controlling terminal, so nobody else's */
+  return group >= 0 && group != getpgrp();
+}
+
+bool terminal_is_lent(const struct terminal *terminal) {
+  return terminal->master >= 0 && terminal->input_open && in_background();
+}
+
 void terminal_set_raw(struct terminal *terminal) {
-  if (!terminal->raw_wanted || terminal->raw)
+  if (!terminal->raw_wanted || terminal->raw || in_background())
     return;
   struct termios modes = terminal->saved;
   cfmakeraw(&modes);
@@ -81,7 +91,7 @@ void terminal_watch(const struct terminal *terminal, struct pollfd watched[2]) {
   watched[1] = (struct pollfd){.fd = terminal->master};
   if (terminal->master < 0)
     return;
-  if (terminal->input_open && is_empty(&terminal->to_session))
+  if (terminal->input_open && is_empty(&terminal->to_session) && !in_background())
     watched[0] = (struct pollfd){.fd = STDIN_FILENO, .events = POLLIN};
   watched[1].events = (short)(POLLIN | (is_empty(&terminal->to_session) ? 0 : POLLOUT));
 }
@@ -99,7 +109,8 @@ static bool fill(struct terminal_buffer *buffer, int fd) {
 static void flush_to_session(struct terminal *terminal) {
   struct terminal_buffer *buffer = &terminal->to_session;
   while (!is_empty(buffer)) {
-    ssize_t written = write(terminal->master, buffer->data + buffer->start, buffer->end - buffer->start);
+    ssize_t written =
+        write(terminal->master, buffer->data + buffer->start, buffer->end - buffer->start);
     if (written <= 0)
       return;
     buffer->start += (size_t)written;

@@ -15,12 +15,12 @@ struct terminal_buffer {
 };
 
 struct terminal {
-  bool used[3];       /* descriptors that become the session's terminal */
-  bool any;           /* one of them */
-  bool raw_wanted;    /* keyboard and screen are both ours: full relay */
-  bool raw;           /* the user's terminal is in raw mode now */
-  int output;         /* where the session's terminal output goes */
-  int master;         /* the session's terminal, our side; -1 before and after */
+  bool used[3];    /* descriptors that become the session's terminal */
+  bool any;        /* one of them */
+  bool raw_wanted; /* keyboard and screen are both ours: full relay */
+  bool raw;        /* the user's terminal is in raw mode now */
+  int output;      /* where the session's terminal output goes */
+  int master;      /* the session's terminal, our side; -1 before and after */
   bool input_open;
   struct termios saved;
   struct terminal_buffer to_session, to_user;
@@ -30,6 +30,10 @@ struct terminal terminal_new(enum terminal_mode mode);
 
 /* Takes the master side and gives it the size and modes of the user's terminal. */
 void terminal_connect(struct terminal *terminal, int master);
+
+/* True while another job has the terminal: then we neither read from it nor change it. Nothing
+ * tells us when it comes back, so the caller has to look now and then. */
+bool terminal_is_lent(const struct terminal *terminal);
 
 void terminal_set_raw(struct terminal *terminal);
 void terminal_restore(struct terminal *terminal);

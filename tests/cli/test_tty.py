@@ -299,6 +299,36 @@ def test_in_the_background(outer):
     outer.see("status 0")
 
 
+def test_started_in_the_background_with_a_terminal(outer):
+    """It must neither take the terminal away from the shell nor its input; fg brings it back."""
+    before = outer.settings()
+    outer.sendline("$S -- sh -c 'read x; echo got $x' &")
+    time.sleep(0.5)
+    assert outer.settings() == before, "raw mode under the shell's feet"
+    outer.ask("echo the shell $((20+3))", "the shell 23")
+    outer.ask("jobs", "Running")
+    outer.sendline("fg")
+    time.sleep(0.6)
+    outer.sendline("line")
+    outer.see("got line")
+    outer.outer_prompt()
+
+
+def test_sent_to_the_background(outer):
+    outer.sendline("$S -- sh -c 'echo ready; sleep 1; echo woke'")
+    outer.see("ready\r\n")
+    outer.send("\x1a")
+    outer.see("Stopped")
+    outer.outer_prompt()
+    before = outer.settings()
+    outer.sendline("bg")
+    time.sleep(0.3)
+    assert outer.settings() == before, "raw mode under the shell's feet"
+    outer.see("woke")
+    outer.sendline("wait; echo status $?")
+    outer.see("status 0")
+
+
 # ---- programs that own the screen ----
 
 
