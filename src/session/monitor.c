@@ -24,6 +24,7 @@
 #define DISK_BUDGET_NS      (5ull * 1000 * 1000)
 #define LAST_DISK_BUDGET_NS (100ull * 1000 * 1000)
 #define TIME_GRACE_NS       (2ull * 1000 * 1000 * 1000)
+#define LENT_TERMINAL_NS    (200ull * 1000 * 1000)
 #define EARLY_SIGNAL_NS     (1000ull * 1000 * 1000)
 
 uint64_t monotonic_ns(void) {
@@ -310,6 +311,8 @@ static int next_timeout(const struct monitor *monitor) {
   uint64_t now = monotonic_ns();
   int timeout = deadline_timeout_ms(&monitor->deadline, now);
   timeout = earlier(timeout, monitor->next_look_ns, now);
+  if (terminal_is_lent(&monitor->terminal))
+    timeout = earlier(timeout, now + LENT_TERMINAL_NS, now);
   bool waiting = monitor->early && !monitor->result->started;
   return earlier(timeout, waiting ? monitor->early_until_ns : 0, now);
 }
@@ -326,7 +329,10 @@ static void look_once(struct monitor *monitor) {
   terminal_watch(&monitor->terminal, watched + WATCH_TERMINAL);
   capture_watch(&monitor->capture, watched + WATCH_CAPTURE);
   size_t clients = control_watch(monitor->control, watched + WATCH_CONTROL);
-  if (poll(watched, WATCH_CONTROL + clients, next_timeout(monitor)) < 0)
+  int ready = poll(watched, WATCH_CONTROL + clients, next_timeout(monitor));
+  if (monitor->terminal.master >= 0)
+    terminal_set_raw(&monitor->terminal); /* if it has come back meanwhile */
+  if (ready < 0)
     return;
   terminal_relay(&monitor->terminal, watched + WATCH_TERMINAL);
   capture_read(&monitor->capture, watched + WATCH_CAPTURE);

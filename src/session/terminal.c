@@ -48,13 +48,25 @@ void terminal_connect(struct terminal *terminal, int master) {
   else if (tcgetattr(master, &modes) == 0) {
     /* The user's own terminal echoes already, or there is nobody to echo to. */
     modes.c_lflag &= ~(tcflag_t)ECHO;
+    if (isatty(terminal->output))
+      modes.c_oflag &= ~(tcflag_t)OPOST; /* it makes its own line ends, too */
     tcsetattr(master, TCSANOW, &modes);
   }
   terminal_set_raw(terminal);
 }
 
+/* Started with &, or stopped and sent on with bg: then the terminal is the shell's. */
+static bool in_background(void) {
+  pid_t group = tcgetpgrp(STDIN_FILENO); /* -1: not our controlling terminal, so nobody else's */
+  return group >= 0 && group != getpgrp();
+}
+
+bool terminal_is_lent(const struct terminal *terminal) {
+  return terminal->master >= 0 && terminal->input_open && in_background();
+}
+
 void terminal_set_raw(struct terminal *terminal) {
-  if (!terminal->raw_wanted || terminal->raw)
+  if (!terminal->raw_wanted || terminal->raw || in_background())
     return;
   struct termios modes = terminal->saved;
   cfmakeraw(&modes);
@@ -79,7 +91,7 @@ void terminal_watch(const struct terminal *terminal, struct pollfd watched[2]) {
   watched[1] = (struct pollfd){.fd = terminal->master};
   if (terminal->master < 0)
     return;
-  if (terminal->input_open && is_empty(&terminal->to_session))
+  if (terminal->input_open && is_empty(&terminal->to_session) && !in_background())
     watched[0] = (struct pollfd){.fd = STDIN_FILENO, .events = POLLIN};
   watched[1].events = (short)(POLLIN | (is_empty(&terminal->to_session) ? 0 : POLLOUT));
 }

@@ -31,6 +31,10 @@ struct terminal terminal_new(enum terminal_mode mode);
 /* Takes the master side and gives it the size and modes of the user's terminal. */
 void terminal_connect(struct terminal *terminal, int master);
 
+/* True while another job has the terminal: then we neither read from it nor change it. Nothing
+ * tells us when it comes back, so the caller has to look now and then. */
+bool terminal_is_lent(const struct terminal *terminal);
+
 void terminal_set_raw(struct terminal *terminal);
 void terminal_restore(struct terminal *terminal);
 void terminal_resize(struct terminal *terminal);
