@@ -23,6 +23,7 @@ static void list_folders(struct pool *pool) {
   int copy = openat(pool->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   DIR *entries = copy >= 0 ? fdopendir(copy) : NULL;
   for (struct dirent *entry; entries && (entry = readdir(entries));) {
+    pool->files += entry->d_name[0] == 'f';
     if (entry->d_name[0] != 'd' || pool->count >= POOL_LIMIT)
       continue;
     ARRAY_GROW(pool->names, pool->count);
@@ -137,7 +138,7 @@ int pool_give(struct pool *pool, int parent, const char *name, const char *conte
     return give_folder(pool, parent, name, fd, session_id);
   char stocked[24];
   file_name(content, stocked);
-  if (!holds(parent, name, content))
+  if (pool->files >= POOL_LIMIT || !holds(parent, name, content))
     return -1;
   return move(parent, name, pool->fd, stocked) < 0 ? -1 : 0;
 }
