@@ -1,0 +1,66 @@
+"""What the documents say exists, exists: tests, files, verbs and options."""
+
+import json
+import pathlib
+import re
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
+
+
+def named(path):
+    return str(path.relative_to(ROOT))
+
+
+def test_security_names_real_tests():
+    names = re.findall(r"`(tests/[\w/.-]+)::(\w+)`", (ROOT / "SECURITY.md").read_text())
+    assert len(names) > 40
+    missing = [f"{file}::{test}" for file, test in names
+               if not re.search(rf"(def|void) {test}\(", (ROOT / file).read_text())]
+    assert not missing
+
+
+def test_every_promise_has_a_test():
+    table = (ROOT / "SECURITY.md").read_text().split("## Promises")[1].split("\n## ")[0]
+    rows = [line for line in table.splitlines() if line.startswith("| ")][2:]
+    assert len(rows) > 20
+    assert not [row for row in rows if "::test_" not in row]
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=named)
+def test_links_lead_somewhere(document):
+    for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", document.read_text()):
+        if "://" not in target:
+            assert (document.parent / target).exists(), target
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=named)
+def test_files_that_are_named_exist(document):
+    """Names of our own folders in code marks; patterns and placeholders are not names."""
+    pattern = r"`((?:src|tests|tools|docs|man|bench|examples|include|data)/[\w./-]+)`"
+    missing = [name for name in re.findall(pattern, document.read_text())
+               if not re.search("NAME|VERB", name) and not (ROOT / name).exists()]
+    assert not missing
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=named)
+def test_options_that_are_shown_exist(document, run):
+    """Only lines that show a command."""
+    for verb, words in re.findall(r"\$ sandbox (\w+) (.*)", document.read_text()):
+        help_text = run(verb, "--help").stdout
+        ours = words.split(" -- ")[0].split("'")[0].split("|")[0]
+        for option in re.findall(r"(?:^|\s)(--[a-z][a-z-]+)", ours):
+            assert option in help_text, f"sandbox {verb} {option}"
+
+
+def test_readme_is_short():
+    assert len((ROOT / "README.md").read_text().splitlines()) < 200
+
+
+def test_result_keys_are_documented(caller):
+    result = json.loads(caller.run("run", "--static", "--json", "--", "true").stdout)
+    text = (ROOT / "docs/RESULTS.md").read_text()
+    keys = [*result, *result["resourceUsage"]]
+    assert not [key for key in keys if key not in text]
