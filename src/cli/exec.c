@@ -15,6 +15,7 @@
 #include "core/cleanup.h"
 #include "core/escape.h"
 #include "core/json.h"
+#include "core/path.h"
 #include "session/terminal.h"
 
 /* ---- one command under way ---- */
@@ -152,6 +153,14 @@ static const struct option_spec exec_options[] = {
     {0},
 };
 
+static const struct option_spec attach_options[] = {
+    {EXEC_CHDIR, "chdir", 'C', ARGUMENT_REQUIRED, "DIR", "start in the folder DIR",
+     COMPLETE_FOLDER},
+    {EXEC_ENV, "env", 0, ARGUMENT_REQUIRED, "NAME=VALUE", "set an environment variable",
+     COMPLETE_NONE},
+    {0},
+};
+
 static bool wants_terminal(const struct invocation *invocation) {
   const char *value = invocation_value(invocation, EXEC_TTY);
   if (value && strcmp(value, "auto") != 0)
@@ -183,7 +192,9 @@ static int run_in_session(const struct invocation *invocation, struct exec_optio
     return cli_report_for(invocation, &error);
   options->environment = environment.items;
   options->environment_count = environment.count;
-  options->folder = invocation_value(invocation, EXEC_CHDIR);
+  const char *given = invocation_value(invocation, EXEC_CHDIR);
+  _cleanup_free_ char *folder = given ? path_join(choice.host.cwd, given) : NULL;
+  options->folder = folder;
   int code = session_exec(choice.entry->folder, options, &error);
   if (error.message)
     cli_report_for(invocation, &error);
@@ -241,7 +252,7 @@ const struct verb attach_verb = {
     .summary = "open a shell in a running session",
     .description = "Opens an interactive shell ($SHELL) in the session SID, with a terminal of its "
                    "own, confined exactly like the session's first command.",
-    .options = exec_options,
+    .options = attach_options,
     .operand_completion = COMPLETE_SESSION,
     .run = attach_main,
 };

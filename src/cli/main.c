@@ -19,8 +19,7 @@ const struct verb command_verb = {
     .summary = "run commands that nobody has read",
     .description =
         "Runs a command on your own machine so that it finds its tools, paths and caches where "
-        "they always are, but can read, write and reach only what it was allowed. What is not yet "
-        "allowed waits until you say yes or no.",
+        "they always are, but can read, write and reach only what it was allowed.",
     .options = command_options,
     .stop_at_operand = true,
     .operand_completion = COMPLETE_VERB,

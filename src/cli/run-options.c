@@ -87,9 +87,8 @@ const struct verb run_verb = {
     .description =
         "Runs COMMAND so that it finds its tools, paths and caches where they always are, but can "
         "read, write and reach only what it was allowed. It may change the project folder, not the "
-        "rest of the machine. What is not yet allowed waits for your answer, unless --static is "
-        "given. Without COMMAND an interactive shell ($SHELL) is started. Options end at the first "
-        "word that is not one.",
+        "rest of the machine. Without COMMAND an interactive shell ($SHELL) is started. Options end "
+        "at the first word that is not one.",
     .options = run_options,
     .stop_at_operand = true,
     .operand_completion = COMPLETE_COMMAND,

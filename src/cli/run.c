@@ -158,6 +158,11 @@ static const char *usual_shell(void) {
 
 static int choose_command(struct run *run, struct sb_error *error) {
   const char *script = invocation_value(run->invocation, RUN_COMMAND);
+  bool given = script || run->invocation->operand_count > 0;
+  if (given && invocation_has(run->invocation, RUN_DETACH)) {
+    sb_fail(error, SB_CODE_USAGE, 0, "--detach starts no command");
+    return sb_hint(error, "start the session first, then run: sandbox exec SID -- COMMAND");
+  }
   if (script && run->invocation->operand_count > 0) {
     sb_fail(error, SB_CODE_USAGE, 0, "both -c and a command were given");
     return sb_hint(error, "use one of them: sandbox run -c 'make && make test'");

@@ -114,6 +114,8 @@ int engine_clone(const struct engine_input *input, struct start_report *report,
     }
     return sb_fail(error, SB_CODE_UNSUPPORTED, saved, "creating a user namespace");
   }
+  /* The monitor must never wait for init: the two could wait for each other. */
+  fcntl(ends[0], F_SETFL, O_NONBLOCK);
   report_phase(report, PHASE_CLONED);
   *ret_engine = (struct engine){
       .init = pid, .pidfd = pidfd, .channel = ends[0], .report = report, .plan = input->plan};

@@ -151,6 +151,10 @@ static void plan_landlock(struct compiler *compiler) {
       landlock_allow(&landlock, operation->path, LANDLOCK_USE_WRITE);
   }
   compiler->plan->landlock = landlock;
+  if (landlock.handled_fs == 0)
+    strv_add(&compiler->plan->warnings,
+             "this kernel has no usable Landlock: the second wall behind the mounts is missing; a "
+             "redirected file can be reopened for writing");
 }
 
 static void plan_settings(struct compiler *compiler) {

@@ -7,12 +7,16 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "core/alloc.h"
 #include "core/cleanup.h"
 #include "core/text.h"
 #include "plan/plan.h"
+
+/* Each start is answered by up to three messages: what is under way must fit into the socket. */
+#define STARTING_LIMIT 64
 
 /* ---- the description that init gets ---- */
 
@@ -111,15 +115,29 @@ static void forget(struct execs *execs, struct exec_entry *entry) {
   *entry = execs->items[--execs->count];
 }
 
+/* A folder would be a way out: openat(0, "..") walks the host. */
+static int check_descriptors(const int *fds, struct sb_error *error) {
+  for (int i = 0; i < 3; i++) {
+    struct stat status;
+    if (fstat(fds[i], &status) < 0)
+      return fail_request(error, "no descriptors for stdin, stdout and stderr came with it",
+                          "pass three descriptors, or ask for \"tty\": true");
+    if (S_ISDIR(status.st_mode))
+      return fail_request(error, "a descriptor is a folder", "redirect it from a file");
+  }
+  return 0;
+}
+
 int execs_request(struct execs *execs, struct engine *engine, const struct request *request,
                   struct sb_error *error) {
   _cleanup_text_ struct text text = {0};
   if (describe(engine->plan, request->body, &text, error) < 0)
     return -1;
   bool terminal = json_is_true(json_object_get(request->body, "tty"));
-  if (!terminal && (request->fds[0] < 0 || request->fds[1] < 0 || request->fds[2] < 0))
-    return fail_request(error, "no descriptors for stdin, stdout and stderr came with it",
-                        "pass three descriptors, or ask for \"tty\": true");
+  if (!terminal && check_descriptors(request->fds, error) < 0)
+    return -1;
+  if (execs->starting >= STARTING_LIMIT)
+    return fail_request(error, "too many commands are being started", "try again");
   _cleanup_close_ int memory = to_memory_file(&text, error);
   if (memory < 0)
     return -1;
@@ -128,6 +146,7 @@ int execs_request(struct execs *execs, struct engine *engine, const struct reque
   int result = fd_send(engine->channel, fds, terminal ? 1 : 4, &message, sizeof message);
   if (result < 0)
     return sb_fail(error, SB_CODE_SYSTEM, -result, "asking the session to start a command");
+  execs->starting++;
   ARRAY_GROW(execs->items, execs->count);
   execs->items[execs->count++] = (struct exec_entry){
       .id = message.id,
@@ -154,6 +173,7 @@ int execs_signal(struct execs *execs, struct engine *engine, const struct reques
 /* ---- what init says ---- */
 
 static void on_started(struct execs *execs, struct exec_entry *entry, int value) {
+  execs->starting--;
   if (value < 0) {
     control_send(entry->client,
                  json_pack("{s:s, s:i, s:i}", "event", "event.failed", "id", (int)entry->id,
@@ -172,8 +192,17 @@ static void on_started(struct execs *execs, struct exec_entry *entry, int value)
 
 void execs_message(struct execs *execs, const struct message *message, const int *fds) {
   struct exec_entry *entry = find(execs, message->id);
-  if (!entry || !entry->client)
-    return; /* its client left; init has been told to end it */
+  if (!entry)
+    return;
+  if (!entry->client) { /* it left; what is started for it is ended by execs_flush */
+    bool failed = message->kind == MESSAGE_EXEC_STARTED && message->value < 0;
+    if (message->kind == MESSAGE_EXEC_STARTED)
+      execs->starting--;
+    entry->started |= message->kind == MESSAGE_EXEC_STARTED;
+    if (failed || message->kind == MESSAGE_EXEC_EXITED)
+      forget(execs, entry);
+    return;
+  }
   if (message->kind == MESSAGE_EXEC_TERMINAL)
     control_send(entry->client,
                  json_pack("{s:s, s:i}", "event", "event.terminal", "id", (int)entry->id),
@@ -190,14 +219,23 @@ void execs_message(struct execs *execs, const struct message *message, const int
 }
 
 void execs_client_gone(struct execs *execs, struct engine *engine, const struct client *client) {
-  for (size_t i = execs->count; i-- > 0;) {
-    if (execs->items[i].client != client)
+  for (size_t i = 0; i < execs->count; i++) {
+    if (execs->items[i].client == client)
+      execs->items[i].client = NULL;
+  }
+  execs_flush(execs, engine);
+}
+
+/* The line to init never blocks us, so what does not fit now is said later. */
+void execs_flush(struct execs *execs, struct engine *engine) {
+  for (size_t i = 0; i < execs->count; i++) {
+    struct exec_entry *entry = &execs->items[i];
+    if (entry->client || !entry->started || entry->killed || engine->channel < 0)
       continue;
-    struct message message = {
-        .kind = MESSAGE_EXEC_SIGNAL, .value = SIGKILL, .id = execs->items[i].id};
-    if (engine->channel >= 0)
-      fd_send(engine->channel, NULL, 0, &message, sizeof message);
-    forget(execs, &execs->items[i]);
+    struct message message = {.kind = MESSAGE_EXEC_SIGNAL, .value = SIGKILL, .id = entry->id};
+    if (fd_send(engine->channel, NULL, 0, &message, sizeof message) < 0)
+      return;
+    entry->killed = true;
   }
 }
 

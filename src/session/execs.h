@@ -14,11 +14,13 @@ struct exec_entry {
   struct client *client;
   json_t *tag;
   bool started;
+  bool killed; /* its client is gone and init has been told */
 };
 
 struct execs {
   struct exec_entry *items;
   size_t count;
+  size_t starting; /* asked for, not yet answered */
   uint32_t next_id;
   uint64_t total; /* ever started */
 };
@@ -36,4 +38,5 @@ int execs_signal(struct execs *execs, struct engine *engine, const struct reques
 
 /* The client is gone: its commands are ended. */
 void execs_client_gone(struct execs *execs, struct engine *engine, const struct client *client);
+void execs_flush(struct execs *execs, struct engine *engine);
 void execs_clear(struct execs *execs);

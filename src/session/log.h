@@ -16,7 +16,7 @@ struct log {
 };
 #define LOG_NONE ((struct log){.fd = -1})
 
-/* Opens for appending, or takes a descriptor with "fd:N". */
+/* Opens for appending. */
 int log_open(struct log *log, const char *path, enum log_level level, struct sb_error *error);
 
 /* Writes one line: time, level, session, pid, operation and the fields (takes the reference, may

@@ -341,6 +341,7 @@ static void look_once(struct monitor *monitor) {
   if (watched[WATCH_CHANNEL].revents)
     read_message(monitor);
   control_dispatch(monitor->control, watched + WATCH_CONTROL, clients);
+  execs_flush(&monitor->execs, &monitor->engine);
   uint64_t now = monotonic_ns();
   check_time(monitor, now);
   check_limits(monitor, now);

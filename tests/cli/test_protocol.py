@@ -265,7 +265,6 @@ def test_too_few_descriptors(session, null):
         assert "descriptors" in client.ask({"cmd": "cmd.exec", "argv": ["true"]})["error"]["message"]
 
 
-@pytest.mark.xfail(strict=True, reason="cmd.exec does not look at its descriptors: SECURITY.md")
 def test_folder_as_descriptor_is_refused(session, null):
     """As `sandbox run` does: openat(0, "..") would walk the host."""
     folder = os.open(session.box.identity.home, os.O_RDONLY | os.O_DIRECTORY)
@@ -349,7 +348,6 @@ def test_too_many_clients(session):
 
 
 # Not strict: it depends on timing whether both are caught with full buffers.
-@pytest.mark.xfail(strict=False, reason="monitor and init wait for each other: docs/PROTOCOL.md")
 def test_many_commands_without_waiting(box):
     """Monitor and init both send without a limit; neither may block the other."""
     command = box.world.command
