@@ -30,7 +30,10 @@ struct run {
   struct strv command;
   struct start_report *report;
   char id[SESSION_ID_LENGTH + 1];
+  bool planned; /* the plan could be made: what fails after that is the machine's doing */
   char *overlay_folder;
+  int overlay_lock;
+  struct strv watched;
   struct limit_set limits;
   struct run_output output;
   struct log log;
@@ -44,6 +47,9 @@ static void run_clear(struct run *run) {
   host_context_clear(&run->host);
   strv_clear(&run->command);
   free(run->overlay_folder);
+  strv_clear(&run->watched);
+  if (run->overlay_lock >= 0)
+    close(run->overlay_lock);
   log_close(&run->log);
 }
 
@@ -380,29 +386,39 @@ static void finish_changes(const struct run *run, const struct session_result *r
   run_finish_changes(&ending);
 }
 
-/* Runs it with its overlays, and keeps or drops what they hold. */
-static int run_with_overlays(struct run *run, struct session_request *request,
-                             struct session_result *ret_result, struct sb_error *error) {
-  _cleanup_strv_ struct strv watched = {0};
+/* Called while the session's first process makes its namespaces. */
+static int compile(void *context, struct sb_error *error) {
+  struct run *run = context;
+  if (make_plan(run, error) < 0)
+    return -1;
+  run->planned = true;
+  show_warnings(run);
+  if (wants_report(run))
+    run_watched_places(&run->plan, &run->watched);
+  if (!plan_has_overlays(&run->plan))
+    return 0;
+  run->overlay_lock = overlay_create(&run->host, &run->plan, run->id, error);
+  return run->overlay_lock < 0 ? -1 : 0;
+}
+
+/* Keeps or drops what the overlays hold, and reports what changed. */
+static void conclude_changes(struct run *run, const struct session_result *result, bool ran,
+                             struct timespec started) {
   bool overlaid = plan_has_overlays(&run->plan);
-  struct timespec started = change_clock_now().start;
-  if (wants_report(run)) {
-    run_watched_places(&run->plan, &watched);
-    request->watched = &watched;
-  }
-  _cleanup_close_ int lock = overlaid ? overlay_create(&run->host, &run->plan, run->id, error) : -1;
-  int result = overlaid && lock < 0 ? -1 : session_run(request, ret_result, error);
-  if (result == 0 && (overlaid || wants_report(run)))
-    finish_changes(run, ret_result, started);
-  if (result < 0 && overlaid)
+  if (ran && (overlaid || wants_report(run)))
+    finish_changes(run, result, started);
+  if (!ran && overlaid)
     (void)overlay_remove(run->overlay_folder);
-  return result;
 }
 
 static int run_session(struct run *run, struct session_result *ret_result, struct sb_error *error) {
   struct session_request request = {
       .host = &run->host,
       .plan = &run->plan,
+      .compile = compile,
+      .compile_context = run,
+      .watched = &run->watched,
+      .terminal = terminal_mode_of(run->invocation),
       .session_id = run->id,
       .mode = "static",
       .limits = &run->limits,
@@ -419,12 +435,19 @@ static int run_session(struct run *run, struct session_result *ret_result, struc
       .title = program_invocation_name,
       .title_size = title_size(program_invocation_name),
   };
-  return run_with_overlays(run, &request, ret_result, error);
+  struct timespec started = change_clock_now().start;
+  int result = session_run(&request, ret_result, error);
+  conclude_changes(run, ret_result, result == 0, started);
+  return result;
 }
 
 /* The kernel or its settings refused, not the caller's policy: what `require` is about. */
-static bool is_missing_protection(const struct session_result *result,
+static bool is_missing_protection(struct run *run, const struct session_result *result,
                                   const struct sb_error *error) {
+  /* A plan that cannot be made is never a reason to run without one. */
+  _cleanup_error_ struct sb_error ignored = {0};
+  if (!run->planned && make_plan(run, &ignored) < 0)
+    return false;
   return !result->started && result->exit_code == EXIT_CODE_FAILURE &&
          error->code == SB_CODE_UNSUPPORTED;
 }
@@ -453,7 +476,7 @@ static int run_and_report(struct run *run) {
   session_result_clear(&result);
   if (ended == 0)
     return code;
-  if (run->policy->require == REQUIRE_PREFERRED && is_missing_protection(&result, &error)) {
+  if (run->policy->require == REQUIRE_PREFERRED && is_missing_protection(run, &result, &error)) {
     cli_warn("NOT SANDBOXED: %s. The command runs with all of your rights: it can read your "
              "secrets, write everywhere and use the network (require: preferred)",
              error.message);
@@ -515,7 +538,12 @@ static int run_detached(struct run *run) {
 int run_main(const struct invocation *invocation) {
   _cleanup_error_ struct sb_error error = {0};
   __attribute__((cleanup(run_clear))) struct run run = {
-      .invocation = invocation, .log = LOG_NONE, .ready_fd = -1, .max_output = 16 << 20};
+      .invocation = invocation,
+      .log = LOG_NONE,
+      .ready_fd = -1,
+      .overlay_lock = -1,
+      .max_output = 16 << 20,
+  };
   run.report = engine_report_new();
   if (!run.report) {
     sb_fail_errno(&error, "allocating a page");
@@ -526,13 +554,9 @@ int run_main(const struct invocation *invocation) {
     return cli_report_for(invocation, &error);
   if (run.policy->require == REQUIRE_DISABLED && !invocation_has(invocation, RUN_DRY_RUN))
     return run_plainly(&run);
-  if (make_plan(&run, &error) < 0)
-    return cli_report_for(invocation, &error);
-  report_phase(run.report, PHASE_PLANNED);
   if (invocation_has(invocation, RUN_DRY_RUN))
-    return print_plan(&run);
+    return make_plan(&run, &error) < 0 ? cli_report_for(invocation, &error) : print_plan(&run);
   if (open_outputs(&run, &error) < 0)
     return cli_report_for(invocation, &error);
-  show_warnings(&run);
   return invocation_has(invocation, RUN_DETACH) ? run_detached(&run) : run_and_report(&run);
 }

@@ -7,13 +7,12 @@
 
 enum message_kind {
   /* monitor → init */
-  MESSAGE_IDENTITY_READY, /* ids are mapped */
-  MESSAGE_GO,             /* placeholders exist; build the view and start */
-  MESSAGE_SIGNAL,         /* value: signal for the workload's first process */
-  MESSAGE_SIGNAL_GROUP,   /* value: signal for its whole process group */
-  MESSAGE_CONTINUE,       /* after MESSAGE_STOPPED: the user brought the job back */
-  MESSAGE_EXEC,           /* starts one more command; carries its description and descriptors */
-  MESSAGE_EXEC_SIGNAL,    /* value: signal for that command's process group */
+  MESSAGE_GO,           /* ids are mapped, the plan is there, placeholders exist: go on */
+  MESSAGE_SIGNAL,       /* value: signal for the workload's first process */
+  MESSAGE_SIGNAL_GROUP, /* value: signal for its whole process group */
+  MESSAGE_CONTINUE,     /* after MESSAGE_STOPPED: the user brought the job back */
+  MESSAGE_EXEC,         /* starts one more command; carries its description and descriptors */
+  MESSAGE_EXEC_SIGNAL,  /* value: signal for that command's process group */
   /* init → monitor */
   MESSAGE_TERMINAL,      /* carries the master side of the session's terminal */
   MESSAGE_STARTED,       /* the exec succeeded; value: pid inside */

@@ -83,12 +83,12 @@ static int enter_namespaces(struct init *init) {
   if (unshare(CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP) < 0)
     return fail(init, STEP_NAMESPACES);
   report_phase(init->report, PHASE_NAMESPACES);
-  if (bring_loopback_up() < 0)
-    return fail(init, STEP_LOOPBACK);
+  return bring_loopback_up() < 0 ? fail(init, STEP_LOOPBACK) : 0;
+}
+
+static int set_hostname(struct init *init) {
   const char *hostname = init->input->plan->hostname;
-  if (sethostname(hostname, strlen(hostname)) < 0)
-    return fail(init, STEP_HOSTNAME);
-  return 0;
+  return sethostname(hostname, strlen(hostname)) < 0 ? fail(init, STEP_HOSTNAME) : 0;
 }
 
 /* Children of ours are born with the shifted monotonic and boot clocks. */
@@ -129,13 +129,14 @@ static int prepare(struct init *init) {
   close_inherited(init->input);
   if (setsid() < 0 || enter_namespaces(init) < 0)
     return -1;
-  await(init, MESSAGE_IDENTITY_READY);
+  await(init, MESSAGE_GO);  /* from here on there are ids and a plan */
   if (shift_time(init) < 0) /* while our own files in /proc still belong to us */
     return -1;
   /* From here on nothing inside may read or trace us; before, the monitor needed our /proc. */
   prctl(PR_SET_DUMPABLE, 0);
   forbid_user_namespaces(init);
-  await(init, MESSAGE_GO);
+  if (set_hostname(init) < 0)
+    return -1;
   if (view_build(init->input->plan, init->report) < 0)
     return -1;
   report_phase(init->report, PHASE_VIEW);

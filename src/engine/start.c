@@ -176,7 +176,6 @@ int engine_map_identity(struct engine *engine, struct sb_error *error) {
     return sb_hint(error, "run 'sandbox doctor' to see what restricts user namespaces here");
   }
   report_phase(engine->report, PHASE_IDENTITY);
-  engine_send(engine, MESSAGE_IDENTITY_READY, 0);
   return 0;
 }
 

@@ -18,6 +18,7 @@
 #include "core/cleanup.h"
 #include "core/json.h"
 #include "doctor/doctor.h"
+#include "plan/share.h"
 
 #define LOOK_FLOOR_NS       (50ull * 1000 * 1000)
 #define LOOK_CEILING_NS     (1000ull * 1000 * 1000)
@@ -412,8 +413,11 @@ static int explain_refusal(struct sb_error *error) {
 
 static int start(struct monitor *monitor, struct sb_error *error) {
   const struct session_request *request = monitor->request;
+  monitor->shared_plan = plan_shared_new();
+  if (!monitor->shared_plan)
+    return sb_fail_errno(error, "reserving memory for the plan");
   struct engine_input input = {
-      .plan = request->plan,
+      .plan = monitor->shared_plan,
       .descriptors = {-1, -1, -1},
       .limits = &monitor->limits,
       .original_mask = monitor->original_mask,
@@ -429,9 +433,13 @@ static int start(struct monitor *monitor, struct sb_error *error) {
     return explain_refusal(error);
   capture_close_writers(&monitor->capture);
   prctl(PR_SET_DUMPABLE, 0); /* nobody attaches to us from now on */
+  if (request->compile(request->compile_context, error) < 0 ||
+      plan_share(request->plan, monitor->shared_plan, error) < 0)
+    return -1;
+  report_phase(request->report, PHASE_PLANNED);
   /* All this while the child makes its namespaces; the snapshot before our placeholders are in the
    * project. */
-  if (request->watched)
+  if (request->watched->count > 0)
     monitor->snapshot = changes_snapshot_begin(request->watched->items, request->watched->count,
                                                &changes_default_limits);
   if (register_session(monitor, error) < 0 ||
@@ -518,8 +526,8 @@ int session_run(const struct session_request *request, struct session_result *re
       .request = request,
       .result = ret_result,
       .engine = {.init = -1, .pidfd = -1, .channel = -1},
-      .terminal = terminal_new(request->idle || request->capture ? TERMINAL_NEVER
-                                                                 : request->plan->terminal),
+      .terminal =
+          terminal_new(request->idle || request->capture ? TERMINAL_NEVER : request->terminal),
       .capture = CAPTURE_NONE,
       .placeholders = PLACEHOLDERS_NONE,
       .registration = REGISTRATION_NONE,
@@ -540,6 +548,7 @@ int session_run(const struct session_request *request, struct session_result *re
     result = conclude(&monitor, error);
   }
   limit_group_remove(&monitor.limits);
+  plan_shared_free(monitor.shared_plan);
   give_signals_back(&monitor);
   ret_result->capture = monitor.capture;
   report_phase(request->report, PHASE_FINISHED);

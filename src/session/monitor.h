@@ -15,6 +15,7 @@ struct monitor {
   const struct session_request *request;
   struct session_result *result;
   struct engine engine;
+  struct plan *shared_plan; /* the plan as the session sees it */
   struct terminal terminal;
   struct capture capture;
   struct placeholders placeholders;

@@ -43,13 +43,16 @@ typedef void session_listener(void *context, const struct session_notice *notice
 
 struct session_request {
   const struct host_context *host;
-  const struct plan *plan;
+  const struct plan *plan; /* filled by compile */
+  int (*compile)(void *context, struct sb_error *error);
+  void *compile_context;
+  enum terminal_mode terminal;
   const char *session_id;
   const char *mode;
   const struct limit_set *limits;
   bool best_effort_limits;    /* require: preferred */
   bool idle;                  /* no workload: wait for `exec` until ended */
-  const struct strv *watched; /* folders whose changes to report; NULL for no report */
+  const struct strv *watched; /* folders whose changes to report, filled by compile */
   bool capture;
   size_t capture_limit;
   struct log *log;
@@ -64,7 +67,8 @@ struct session_request {
 /* A fresh id: short, lower case, unambiguous letters. */
 void session_new_id(char ret_id[SESSION_ID_LENGTH + 1]);
 
-/* Runs the plan and waits for its end. On failure before the workload ran, returns -1 with the
- * error and the exit code set in the result; nothing of the session is left either way. */
+/* Runs the plan and waits for its end. The plan is compiled while the session's first process makes
+ * its namespaces, which takes about as long. On failure before the workload ran, returns -1 with
+ * the error and the exit code set in the result; nothing of the session is left either way. */
 int session_run(const struct session_request *request, struct session_result *ret_result,
                 struct sb_error *error);
