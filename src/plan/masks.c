@@ -1,15 +1,18 @@
 /* Hidden objects: masked in place, under every name a mount gives them, unless something below them
  * is allowed: then the mask has holes for exactly that. */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "core/alloc.h"
 #include "core/cleanup.h"
 #include "core/path.h"
 #include "plan/compile.h"
+#include "plan/listing.h"
 
 /* The caller's runtime folder holds the sockets of the desktop, of agents and of containers. It
  * nearly always lies below /run, which is private; where it does not, it is hidden. */
@@ -26,10 +29,11 @@ static void hide_runtime_folder(struct compiler *compiler) {
 }
 
 void compile_hidden(struct compiler *compiler) {
+  struct listings listings = {0};
   hide_runtime_folder(compiler);
   for (size_t i = 0; i < compiler->policy->rule_count; i++) {
     const struct rule *rule = &compiler->policy->rules[i];
-    if (rule->kind != RULE_HIDE || rule->is_glob)
+    if (rule->kind != RULE_HIDE || rule->is_glob || !listings_may_exist(&listings, rule->pattern))
       continue;
     char *path = compile_resolve(rule->pattern);
     if (!path)
@@ -40,6 +44,16 @@ void compile_hidden(struct compiler *compiler) {
     else
       free(path);
   }
+  listings_clear(&listings);
+}
+
+/* What the caller himself cannot open, the command cannot open either: same ids, same file. For
+ * root, who can, everything is masked. */
+static bool is_closed_anyway(const char *path) {
+  struct stat status;
+  return geteuid() != 0 && lstat(path, &status) == 0 && status.st_uid != geteuid() &&
+         faccessat(AT_FDCWD, path, R_OK, AT_EACCESS) < 0 &&
+         (!S_ISDIR(status.st_mode) || faccessat(AT_FDCWD, path, X_OK, AT_EACCESS) < 0);
 }
 
 /* Is the path visible inside at all, so that it needs a mask? */
@@ -97,7 +111,7 @@ static void add_hole(struct compiler *compiler, const char *mask, const char *pa
 
 static void add_mask(struct compiler *compiler, const char *path, const char *why) {
   bool gone = compile_covered(&compiler->masked, path) && !compile_covered(&compiler->holes, path);
-  if (gone || !is_visible(compiler, path))
+  if (gone || !is_visible(compiler, path) || is_closed_anyway(path))
     return;
   strv_add(&compiler->masked, path);
   _cleanup_strv_ struct strv holes = {0};

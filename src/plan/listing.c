@@ -1,0 +1,87 @@
+/* Which names exist, cheaply; see listing.h. */
+#include "plan/listing.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/fs.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "core/alloc.h"
+#include "core/cleanup.h"
+#include "core/folder.h"
+#include "core/path.h"
+
+/* Reading costs about as much as a few questions; a huge folder more than it saves. */
+#define ASKED_BEFORE_READING 4
+#define NAMES_LIMIT          1024
+
+static uint64_t hash_name(const char *name) {
+  uint64_t hash = 0xcbf29ce484222325;
+  for (const unsigned char *byte = (const unsigned char *)name; *byte; byte++)
+    hash = (hash ^ *byte) * 0x100000001b3;
+  return hash;
+}
+
+static struct listing *listing_of(struct listings *listings, const char *path, size_t length) {
+  for (size_t i = listings->count; i-- > 0;) {
+    struct listing *listing = &listings->items[i];
+    if (strncmp(listing->folder, path, length) == 0 && listing->folder[length] == '\0')
+      return listing;
+  }
+  ARRAY_GROW(listings->items, listings->count);
+  listings->items[listings->count] = (struct listing){.folder = xstrndup(path, length)};
+  return &listings->items[listings->count++];
+}
+
+static bool remember(void *context, const struct folder_entry *entry) {
+  struct listing *listing = context;
+  if (listing->count >= NAMES_LIMIT)
+    return false;
+  ARRAY_GROW(listing->hashes, listing->count);
+  listing->hashes[listing->count++] = hash_name(entry->name);
+  return true;
+}
+
+/* Where ".SSH" may be meant by ".ssh", only the kernel knows; so, too, where it does not tell. */
+static bool has_exact_names(int fd) {
+  unsigned flags = 0;
+  return ioctl(fd, FS_IOC_GETFLAGS, &flags) == 0 && !(flags & FS_CASEFOLD_FL);
+}
+
+static void read_listing(struct listing *listing) {
+  _cleanup_close_ int fd = open(listing->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  listing->missing = fd < 0 && (errno == ENOENT || errno == ENOTDIR);
+  listing->read = fd >= 0 && has_exact_names(fd) && folder_read(fd, remember, listing) == 0 &&
+                  listing->count < NAMES_LIMIT;
+}
+
+bool listings_may_exist(struct listings *listings, const char *path) {
+  const char *name = path_base(path);
+  if (name - path < 2)
+    return true;
+  struct listing *listing = listing_of(listings, path, (size_t)(name - path) - 1);
+  if (++listing->asked == ASKED_BEFORE_READING)
+    read_listing(listing);
+  if (listing->missing)
+    return false;
+  if (!listing->read)
+    return true;
+  uint64_t hash = hash_name(name);
+  for (size_t i = 0; i < listing->count; i++) {
+    if (listing->hashes[i] == hash)
+      return true;
+  }
+  return false;
+}
+
+void listings_clear(struct listings *listings) {
+  for (size_t i = 0; i < listings->count; i++) {
+    free(listings->items[i].folder);
+    free(listings->items[i].hashes);
+  }
+  free(listings->items);
+  *listings = (struct listings){0};
+}
