@@ -426,15 +426,17 @@ def shell_status(code):
 
 
 def drain(master, process, end):
-    out = b""
+    out, over = b"", False
     while time.monotonic() < end:
-        ready, _, _ = select.select([master], [], [], 0.02)
+        # Asked before looking: what it wrote last is there to be read once it is over.
+        over = over or process.poll() is not None
+        ready, _, _ = select.select([master], [], [], 0 if over else 0.02)
         if ready:
             try:
                 out += os.read(master, 65536)
             except OSError:
                 break
-        elif process.poll() is not None:
+        elif over:
             return out
     raise AssertionError(f"no end on the terminal: {out!r}")
 
