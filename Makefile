@@ -15,7 +15,7 @@ $(BUILD)/build.ninja:
 	@meson setup $(BUILD) --prefix=$(PREFIX) >/dev/null
 
 build: packages $(BUILD)/build.ninja
-	@ninja -C $(BUILD) --quiet | { grep -v "no work to do" || true; }
+	@ninja -C $(BUILD) --quiet >&2
 
 # Runs CMD in the sandbox, in this folder; without CMD, a short guided tour.
 run: build
