@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/close_range.h>
 #include <sys/ioctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -23,7 +24,8 @@ static int arrange_descriptors(const struct command *command, struct command_fai
     if (command->descriptors[fd] >= 0 && dup2(command->descriptors[fd], fd) < 0)
       return fail(failure, STEP_TERMINAL);
   }
-  return syscall(SYS_close_range, 3, ~0U, 0) < 0 ? fail(failure, STEP_EXEC) : 0;
+  /* By the exec, not before it: init waits for the end of a pipe among them to know its result. */
+  return syscall(SYS_close_range, 3, ~0U, CLOSE_RANGE_CLOEXEC) < 0 ? fail(failure, STEP_EXEC) : 0;
 }
 
 /* A file without #! and without a magic number is a shell script, as every shell treats it. */
