@@ -369,10 +369,7 @@ class Box:
         def take_terminal():
             fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
-        # The kernel hangs a terminal up, and forgets what nobody has read yet, when the leader of
-        # its session exits; so that is a shell that stays a little longer.
-        lingering = ["sh", "-c", '"$@"; status=$?; sleep 0.05; exit $status', "sh", *argv]
-        process = self.popen(lingering, cwd, env, stdin=slave, stdout=slave, stderr=slave,
+        process = self.popen(argv, cwd, env, stdin=slave, stdout=slave, stderr=slave,
                              preexec_fn=take_terminal)
         try:
             out = drain(master, process, began + timeout)
