@@ -113,6 +113,8 @@ class Identity:
             "XDG_RUNTIME_DIR": self.runtime,
             "XDG_STATE_HOME": self.state,
             "XDG_CONFIG_HOME": os.path.join(self.home, ".config"),
+            # For a sanitized build of the command under test; never reaches the sandbox.
+            **{name: os.environ[name] for name in ("ASAN_OPTIONS",) if name in os.environ},
         }
 
     def credentials(self):

@@ -1,8 +1,6 @@
 /* What the verbs about running sessions share; see session.h. */
 #include "cli/session.h"
 
-#include <math.h>
-
 #include "core/alloc.h"
 
 int session_choose(struct session_choice *ret_choice, const char *prefix, struct sb_error *error) {
@@ -30,9 +28,9 @@ char *show_age(double seconds) {
   } units[] = {{86400, 'd'}, {3600, 'h'}, {60, 'm'}};
   for (size_t i = 0; i < sizeof units / sizeof units[0]; i++) {
     if (seconds >= units[i].size)
-      return xasprintf("%.0f%c", floor(seconds / units[i].size), units[i].letter);
+      return xasprintf("%lld%c", (long long)(seconds / units[i].size), units[i].letter);
   }
-  return xasprintf("%.0fs", floor(seconds));
+  return xasprintf("%llds", (long long)seconds);
 }
 
 char *show_bytes(double bytes) {

@@ -102,7 +102,7 @@ HOME = [
       for name in ("config", "authorized_keys", "rc", "known_hosts")],
     # control: the host refuses a plain user (EACCES).
     *[Row(f"E47.{path}", ["openw", path], READ_ONLY, refuses(user=["EACCES"]))
-      for path in ("/etc/passwd", "/etc/hosts", "/etc/profile", "/bin/sh")],
+      for path in ("/etc/passwd", "/etc/hosts", "/etc/profile", "/usr/bin/factor")],
     Row("E47.preload", ["tmpfile", "/etc", "/etc/ld.so.preload-test"], READ_ONLY,
         control=None, no_control="it would leave a file in the host's /etc"),
     Row("E45.cron", ["tmpfile", "/etc/cron.d", "/etc/cron.d/x"], READ_ONLY,
