@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "core/alloc.h"
@@ -111,15 +112,28 @@ static void forget(struct execs *execs, struct exec_entry *entry) {
   *entry = execs->items[--execs->count];
 }
 
+/* openat(0, "..") on a folder of the host would walk past every mask. */
+static int check_descriptors(const int *fds, struct sb_error *error) {
+  for (size_t i = 0; i < 3; i++) {
+    struct stat status;
+    if (fds[i] < 0 || fstat(fds[i], &status) < 0)
+      return fail_request(error, "no descriptors for stdin, stdout and stderr came with it",
+                          "pass three descriptors, or ask for \"tty\": true");
+    if (S_ISDIR(status.st_mode))
+      return fail_request(error, "one of the descriptors is a folder",
+                          "redirect it from a file, or from /dev/null");
+  }
+  return 0;
+}
+
 int execs_request(struct execs *execs, struct engine *engine, const struct request *request,
                   struct sb_error *error) {
   _cleanup_text_ struct text text = {0};
   if (describe(engine->plan, request->body, &text, error) < 0)
     return -1;
   bool terminal = json_is_true(json_object_get(request->body, "tty"));
-  if (!terminal && (request->fds[0] < 0 || request->fds[1] < 0 || request->fds[2] < 0))
-    return fail_request(error, "no descriptors for stdin, stdout and stderr came with it",
-                        "pass three descriptors, or ask for \"tty\": true");
+  if (!terminal && check_descriptors(request->fds, error) < 0)
+    return -1;
   _cleanup_close_ int memory = to_memory_file(&text, error);
   if (memory < 0)
     return -1;
