@@ -86,6 +86,9 @@ int engine_clone(const struct engine_input *input, struct start_report *report,
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0)
     return sb_fail_errno(error, "creating the line to the session");
+  /* Our end never waits: if both sides waited for the other to read, nobody would hold the limits.
+   */
+  fcntl(ends[0], F_SETFL, O_NONBLOCK);
 
   int pidfd = -1;
   struct clone_args arguments = {

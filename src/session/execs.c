@@ -140,6 +140,10 @@ int execs_request(struct execs *execs, struct engine *engine, const struct reque
   int fds[FD_PASS_LIMIT] = {memory, request->fds[0], request->fds[1], request->fds[2]};
   struct message message = {.kind = MESSAGE_EXEC, .id = ++execs->next_id};
   int result = fd_send(engine->channel, fds, terminal ? 1 : 4, &message, sizeof message);
+  if (result == -EAGAIN) {
+    sb_fail(error, SB_CODE_SYSTEM, 0, "the session is starting too many commands at once");
+    return sb_hint(error, "wait for event.started before sending more");
+  }
   if (result < 0)
     return sb_fail(error, SB_CODE_SYSTEM, -result, "asking the session to start a command");
   ARRAY_GROW(execs->items, execs->count);
@@ -184,11 +188,37 @@ static void on_started(struct execs *execs, struct exec_entry *entry, int value)
       entry->tag, NULL, 0);
 }
 
-void execs_message(struct execs *execs, const struct message *message, const int *fds) {
+/* Ends the command of a client that left. If the line is full now, it has room again when init has
+ * said something: then once more. */
+static void end_command(struct engine *engine, struct exec_entry *entry) {
+  struct message message = {.kind = MESSAGE_EXEC_SIGNAL, .value = SIGKILL, .id = entry->id};
+  entry->told_to_end = fd_send(engine->channel, NULL, 0, &message, sizeof message) != -EAGAIN;
+}
+
+static void end_abandoned(struct execs *execs, struct engine *engine) {
+  for (size_t i = 0; i < execs->count; i++) {
+    if (!execs->items[i].client && !execs->items[i].told_to_end)
+      end_command(engine, &execs->items[i]);
+  }
+}
+
+/* Nobody wants to know any more; only its end matters. */
+static void on_abandoned_message(struct execs *execs, struct exec_entry *entry,
+                                 const struct message *message) {
+  bool failed = message->kind == MESSAGE_EXEC_STARTED && message->value < 0;
+  if (failed || message->kind == MESSAGE_EXEC_EXITED)
+    forget(execs, entry);
+}
+
+void execs_message(struct execs *execs, struct engine *engine, const struct message *message,
+                   const int *fds) {
+  end_abandoned(execs, engine);
   struct exec_entry *entry = find(execs, message->id);
-  if (!entry || !entry->client)
-    return; /* its client left; init has been told to end it */
-  if (message->kind == MESSAGE_EXEC_TERMINAL)
+  if (!entry)
+    return;
+  if (!entry->client)
+    on_abandoned_message(execs, entry, message);
+  else if (message->kind == MESSAGE_EXEC_TERMINAL)
     control_send(entry->client,
                  json_pack("{s:s, s:i}", "event", "event.terminal", "id", (int)entry->id),
                  entry->tag, fds, 1);
@@ -207,11 +237,9 @@ void execs_client_gone(struct execs *execs, struct engine *engine, const struct 
   for (size_t i = execs->count; i-- > 0;) {
     if (execs->items[i].client != client)
       continue;
-    struct message message = {
-        .kind = MESSAGE_EXEC_SIGNAL, .value = SIGKILL, .id = execs->items[i].id};
+    execs->items[i].client = NULL;
     if (engine->channel >= 0)
-      fd_send(engine->channel, NULL, 0, &message, sizeof message);
-    forget(execs, &execs->items[i]);
+      end_command(engine, &execs->items[i]);
   }
 }
 

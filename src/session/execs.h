@@ -11,9 +11,9 @@
 
 struct exec_entry {
   uint32_t id;
-  struct client *client;
+  struct client *client; /* NULL: it left */
   json_t *tag;
-  bool started;
+  bool started, told_to_end;
 };
 
 struct execs {
@@ -28,7 +28,8 @@ int execs_request(struct execs *execs, struct engine *engine, const struct reque
                   struct sb_error *error);
 
 /* A message of init about one of them. */
-void execs_message(struct execs *execs, const struct message *message, const int *fds);
+void execs_message(struct execs *execs, struct engine *engine, const struct message *message,
+                   const int *fds);
 
 /* cmd.exec.signal: {"id":…, "signal":n}. */
 int execs_signal(struct execs *execs, struct engine *engine, const struct request *request,

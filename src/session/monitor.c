@@ -218,7 +218,7 @@ static void handle_message(struct monitor *monitor, const struct message *messag
   case MESSAGE_EXEC_TERMINAL:
   case MESSAGE_EXEC_STARTED:
   case MESSAGE_EXEC_EXITED:
-    execs_message(&monitor->execs, message, fds);
+    execs_message(&monitor->execs, &monitor->engine, message, fds);
     return;
   default:
     monitor->over = true; /* exited; or not of this protocol: end rather than guess */
@@ -236,6 +236,8 @@ static void read_message(struct monitor *monitor) {
   handle_message(monitor, &message, fds);
   for (size_t i = 0; i < FD_PASS_LIMIT; i++) {
     if (fds[i] >= 0)
+  if (got == -EAGAIN)
+    return;
       close(fds[i]);
   }
 }
