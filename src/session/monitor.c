@@ -88,8 +88,13 @@ static void give_signals_back(struct monitor *monitor) {
   sigprocmask(SIG_SETMASK, &monitor->original_mask, NULL);
 }
 
-/* Stops our own job as Ctrl-Z does, until the user brings it back with fg or bg. */
+/* Stops our own job as Ctrl-Z does, until the user brings it back with fg or bg. Without a terminal
+ * nobody pressed it: a workload that stops itself must not stop its own time limit, nor the program
+ * that started us and shares our process group. */
 static void stop_with_workload(struct monitor *monitor) {
+  if (!monitor->terminal.any && !monitor->stop_asked)
+    return;
+  monitor->stop_asked = false;
   terminal_restore(&monitor->terminal);
   sigset_t stop;
   sigemptyset(&stop);
@@ -133,8 +138,10 @@ static void handle_signal(struct monitor *monitor, int signal) {
     terminal_resize(&monitor->terminal);
   /* SIGSTOP, because the workload's group may be an orphan, which ignores SIGTSTP; init tells us
    * that it stopped, and then we stop, too. */
-  if (signal == SIGTSTP)
+  if (signal == SIGTSTP) {
+    monitor->stop_asked = true;
     engine_send(&monitor->engine, MESSAGE_SIGNAL_GROUP, SIGSTOP);
+  }
 }
 
 static void read_signals(struct monitor *monitor) {
@@ -229,6 +236,8 @@ static void read_message(struct monitor *monitor) {
   struct message message = {0};
   int fds[FD_PASS_LIMIT];
   ssize_t got = fd_receive(monitor->engine.channel, fds, &message, sizeof message);
+  if (got == -EAGAIN)
+    return;
   if (got != sizeof message) {
     monitor->over = true;
     return;
@@ -236,8 +245,6 @@ static void read_message(struct monitor *monitor) {
   handle_message(monitor, &message, fds);
   for (size_t i = 0; i < FD_PASS_LIMIT; i++) {
     if (fds[i] >= 0)
-  if (got == -EAGAIN)
-    return;
       close(fds[i]);
   }
 }
