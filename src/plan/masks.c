@@ -74,7 +74,8 @@ static void find_holes(const struct compiler *compiler, const char *path, struct
   }
 }
 
-/* Prepares one hole: its mount point inside the mask, and the operation that fills it. */
+/* Prepares one hole: its mount point inside the mask, and the operation that fills it, unless the
+ * places have one already. */
 static void add_hole(struct compiler *compiler, const char *mask, const char *path,
                      const char *hole) {
   struct stat status;
@@ -88,10 +89,8 @@ static void add_hole(struct compiler *compiler, const char *mask, const char *pa
     if (last)
       break;
   }
-  bool writable = policy_decide(compiler->policy, hole, ACCESS_WRITE).verdict == VERDICT_ALLOW;
-  plan_add(compiler->plan, writable ? OPERATION_WRITABLE : OPERATION_READONLY, hole, NULL,
-           "allowed below a hidden folder")
-      ->flags = OPERATION_LATE;
+  if (!strv_contains(&compiler->writable, hole) && !strv_contains(&compiler->shown, hole))
+    plan_add(compiler->plan, OPERATION_READONLY, hole, NULL, "allowed below a hidden folder");
   strv_add(&compiler->holes, hole);
 }
 
@@ -108,7 +107,7 @@ static void add_mask(struct compiler *compiler, const char *path, const char *wh
   }
   _cleanup_free_ char *mask = xasprintf("mask/%zu", compiler->plan->operation_count);
   compile_private_object(compiler, mask, true, 0555);
-  plan_add(compiler->plan, OPERATION_MASK, path, mask, "%s", why);
+  plan_add(compiler->plan, OPERATION_MASK, path, mask, "%s", why)->flags = OPERATION_HOLES;
   STRV_FOREACH (hole, &holes)
     add_hole(compiler, mask, path, *hole);
 }
