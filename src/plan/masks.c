@@ -112,6 +112,10 @@ static void add_mask(struct compiler *compiler, const char *path, const char *wh
     add_hole(compiler, mask, path, *hole);
 }
 
+  /* A mask moves along when a folder above it is renamed, and the next session would look for the
+   * secret where it was. */
+  _cleanup_free_ char *parent = path_parent(path);
+  compile_pin(compiler, parent);
 static int by_path(const void *left, const void *right) {
   return strcmp(((const struct found *)left)->path, ((const struct found *)right)->path);
 }

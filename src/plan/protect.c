@@ -51,6 +51,17 @@ static void add_pin(struct compiler *compiler, const char *path) {
     plan_add(compiler->plan, OPERATION_PIN, path, NULL, "keeps what is protected below in place");
 }
 
+void compile_pin(struct compiler *compiler, const char *folder) {
+  const char *place = writable_above(compiler, folder);
+  if (!place || strcmp(place, folder) == 0 || compile_covered(&compiler->sealed, folder))
+    return;
+  for (const char *end = path_below(folder, place); *end;) {
+    end = strchrnul(end + (*end == '/'), '/');
+    _cleanup_free_ char *above = xstrndup(folder, (size_t)(end - folder));
+    add_pin(compiler, above);
+  }
+}
+
 static void reserve(struct compiler *compiler, const char *path, const char *content,
                     const char *why) {
   if (strv_contains(&compiler->fixed, path))
