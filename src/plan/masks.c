@@ -11,15 +11,28 @@
 #include "core/path.h"
 #include "plan/compile.h"
 
+/* The folder that the caller stands in must not vanish, unless as a hole in the mask. */
+static bool would_hide_cwd(const struct compiler *compiler, const char *path) {
+  const char *below = path_below(compiler->host->project, path);
+  bool hole = below && below[0] &&
+              policy_decide(compiler->policy, compiler->host->project, ACCESS_WRITE).verdict ==
+                  VERDICT_ALLOW;
+  return path_is_under(compiler->host->cwd, path) && !hole;
+}
+
 /* The caller's runtime folder holds the sockets of the desktop, of agents and of containers. It
- * nearly always lies below /run, which is private; where it does not, it is hidden. */
+ * nearly always lies below /run, which is private; where it does not, it is hidden. Our own folder
+ * in it is hidden in any case: who reaches the control sockets commands the other sessions. */
 static void hide_runtime_folder(struct compiler *compiler) {
+  char *own = compile_resolve(compiler->host->runtime_folder);
+  if (own)
+    found_add(&compiler->hidden, own, NULL, "control sockets of sandboxes");
   const char *named = getenv("XDG_RUNTIME_DIR"), *source, *place;
   char *path = named && named[0] == '/' ? compile_resolve(named) : NULL;
   if (!path)
     return;
   if (compile_private_place(path, &source, &place) || strcmp(path, "/") == 0 ||
-      path_is_under(compiler->host->cwd, path))
+      would_hide_cwd(compiler, path))
     free(path);
   else
     found_add(&compiler->hidden, path, NULL, "sockets of your own session");
@@ -99,6 +112,10 @@ static void add_mask(struct compiler *compiler, const char *path, const char *wh
   if (gone || !is_visible(compiler, path))
     return;
   strv_add(&compiler->masked, path);
+  /* A mask moves along when a folder above it is renamed, and the next session would look for the
+   * secret where it was. */
+  _cleanup_free_ char *parent = path_parent(path);
+  compile_pin(compiler, parent);
   _cleanup_strv_ struct strv holes = {0};
   find_holes(compiler, path, &holes);
   if (holes.count == 0) {
@@ -112,10 +129,6 @@ static void add_mask(struct compiler *compiler, const char *path, const char *wh
     add_hole(compiler, mask, path, *hole);
 }
 
-  /* A mask moves along when a folder above it is renamed, and the next session would look for the
-   * secret where it was. */
-  _cleanup_free_ char *parent = path_parent(path);
-  compile_pin(compiler, parent);
 static int by_path(const void *left, const void *right) {
   return strcmp(((const struct found *)left)->path, ((const struct found *)right)->path);
 }
