@@ -27,8 +27,19 @@ static bool exists(const char *folder, const char *name) {
   return access(path, F_OK) == 0;
 }
 
+/* Not by HEAD, which a workload could take away for one session: these two are fixed in place. */
 static bool is_git_folder(const char *path) {
-  return exists(path, "HEAD") && exists(path, "objects") && exists(path, "refs");
+  return exists(path, "objects") && exists(path, "refs");
+}
+
+/* With the name `.git`, anything that git would use is enough: what is missing can come back. */
+static bool holds_git_files(const char *path) {
+  static const char *const names[] = {"HEAD", "config", "hooks", "objects", "refs"};
+  for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+    if (exists(path, names[i]))
+      return true;
+  }
+  return false;
 }
 
 static char *read_line_of(const char *folder, const char *name) {
@@ -117,6 +128,17 @@ static int protect_named_in_config(struct compiler *compiler, const char *git, c
   return 0;
 }
 
+/* Without them it would be no repository in the eyes of the next session. */
+static void fix_database(struct compiler *compiler, const char *git) {
+  static const char *const names[] = {"objects", "refs"};
+  for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+    _cleanup_free_ char *path = path_join(git, names[i]);
+    struct stat status;
+    if (lstat(path, &status) == 0 && S_ISDIR(status.st_mode))
+      compile_pin(compiler, path);
+  }
+}
+
 /* `tree`: the work tree, or the git folder itself if it has none. */
 static int protect_git_folder(struct compiler *compiler, const char *git, const char *tree,
                               struct sb_error *error) {
@@ -135,6 +157,7 @@ static int protect_git_folder(struct compiler *compiler, const char *git, const 
     if (protect_name(compiler, git, names[i].name, names[i].reserve, names[i].content, error) < 0)
       return -1;
   }
+  fix_database(compiler, git);
   _cleanup_free_ char *hooks = path_join(git, "hooks");
   if (protect_linked_hooks(compiler, hooks, error) < 0 ||
       protect_named_in_config(compiler, git, tree, error) < 0)
@@ -235,6 +258,14 @@ static bool is_submodule_folder(const char *place, const char *git) {
   return path_is_under(place, super);
 }
 
+static bool is_hidden(const struct compiler *compiler, const char *path) {
+  for (size_t i = 0; i < compiler->hidden.count; i++) {
+    if (path_is_under(path, compiler->hidden.items[i].path))
+      return true;
+  }
+  return false;
+}
+
 static int protect_gitfile(struct compiler *compiler, const char *place, struct sb_error *error) {
   if (protect_name(compiler, place, ".git", false, NULL, error) < 0)
     return -1;
@@ -243,7 +274,7 @@ static int protect_gitfile(struct compiler *compiler, const char *place, struct 
     return 0;
   _cleanup_free_ char *named = path_join(place, line + 8);
   _cleanup_free_ char *git = compile_resolve(named);
-  if (!git)
+  if (!git || is_hidden(compiler, git))
     return 0;
   _cleanup_free_ char *common = worktree_common_folder(place, git);
   if (common) {
@@ -278,7 +309,7 @@ static int protect_repository(struct compiler *compiler, const char *place,
     _cleanup_free_ char *target = compile_resolve(git);
     return target && is_git_folder(target) ? protect_git_folder(compiler, target, place, error) : 0;
   }
-  if (!is_git_folder(git))
+  if (!holds_git_files(git))
     return 0; /* empty or foreign: the protected names of the policy reserve it */
   if (protect_git_folder(compiler, git, place, error) < 0)
     return -1;
