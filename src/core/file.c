@@ -81,6 +81,12 @@ int file_replace_at(int directory, const char *path, const void *data, size_t le
   return result;
 }
 
+int file_name_nameless(int fd, int directory, const char *path) {
+  char nameless[32];
+  snprintf(nameless, sizeof nameless, "/proc/self/fd/%d", fd);
+  return linkat(AT_FDCWD, nameless, directory, path, AT_SYMLINK_FOLLOW) < 0 ? -errno : 0;
+}
+
 int file_make_folders(const char *path, mode_t mode) {
   if (mkdir(path, mode) == 0 || errno == EEXIST)
     return 0;

@@ -18,6 +18,9 @@ int file_write_all(int fd, const void *data, size_t length);
 /* Replaces a file atomically: temporary name, fsync, rename. Returns 0 or a negative errno. */
 int file_replace_at(int directory, const char *path, const void *data, size_t length, mode_t mode);
 
+/* Gives a file that was opened without a name (O_TMPFILE) its name. 0 or a negative errno. */
+int file_name_nameless(int fd, int directory, const char *path);
+
 /* mkdir -p with the given mode for every folder that is made. Returns 0 or a negative errno. */
 int file_make_folders(const char *path, mode_t mode);
 

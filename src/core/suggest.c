@@ -39,11 +39,11 @@ static size_t distance(const char *word, size_t length, const char *candidate, s
   return edit_distance(word, length, candidate, its_length);
 }
 
-/* One slip in a short word, one in three letters of a long one; never all letters of the word. */
+/* One slip in a short word, one in three letters of a long one; never half of the word. */
 static bool is_near(size_t edits, size_t length, size_t its_length) {
   size_t longest = length > its_length ? length : its_length;
   size_t allowed = longest / 3 ? longest / 3 : 1;
-  return edits <= allowed && edits < length;
+  return edits <= allowed && edits < length && edits * 2 < longest;
 }
 
 const char *suggest_nearest(const char *word, const char *const *candidates, size_t count) {

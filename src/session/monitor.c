@@ -378,6 +378,7 @@ static json_t *session_state(const struct session_request *request) {
 static int register_session(struct monitor *monitor, struct sb_error *error) {
   const struct session_request *request = monitor->request;
   json_t *state = session_state(request);
+  registry_sweep(request->host);
   int result =
       registry_add(request->host, request->session_id, state, &monitor->registration, error);
   json_decref(state);

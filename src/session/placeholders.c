@@ -61,13 +61,6 @@ bool placeholder_matches(const char *path, const char *content) {
 
 /* ---- one placeholder ---- */
 
-/* Names a file that was opened without one (O_TMPFILE). */
-static int give_name(int fd, int parent, const char *name) {
-  char nameless[32];
-  snprintf(nameless, sizeof nameless, "/proc/self/fd/%d", fd);
-  return linkat(AT_FDCWD, nameless, parent, name, AT_SYMLINK_FOLLOW) < 0 ? -errno : 0;
-}
-
 /* For file systems without nameless files. */
 static int make_named_file(int parent, const char *name, const char *content) {
   _cleanup_close_ int fd =
@@ -83,7 +76,7 @@ static int make_file(int parent, const char *name, const char *content) {
   if (fd < 0)
     return make_named_file(parent, name, content);
   int result = file_write_all(fd, content, strlen(content));
-  return result < 0 ? result : give_name(fd, parent, name);
+  return result < 0 ? result : file_name_nameless(fd, parent, name);
 }
 
 static int make_at(struct pool *pool, int parent, const char *name, const char *content) {
@@ -226,7 +219,7 @@ static int open_draft(const char *folder, const char *session_id, struct draft *
 
 static int publish_draft(const struct draft *draft, const char *path) {
   if (!draft->name)
-    return give_name(draft->fd, AT_FDCWD, path);
+    return file_name_nameless(draft->fd, AT_FDCWD, path);
   return rename(draft->name, path) < 0 ? -errno : 0;
 }
 

@@ -25,6 +25,7 @@ static void list_folders(struct pool *pool) {
   DIR *entries = copy >= 0 ? fdopendir(copy) : NULL;
   for (struct dirent *entry; entries && (entry = readdir(entries));) {
     bool other = entry->d_type != DT_DIR && entry->d_type != DT_UNKNOWN;
+    pool->files += entry->d_name[0] == 'f';
     if (entry->d_name[0] != 'd' || other || pool->count >= POOL_LIMIT)
       continue;
     ARRAY_GROW(pool->names, pool->count);
@@ -149,7 +150,7 @@ int pool_give(struct pool *pool, int parent, const char *name, const char *conte
     return give_folder(pool, parent, name, fd, session_id);
   char stocked[24];
   file_name(content, stocked);
-  if (!holds(parent, name, content))
+  if (pool->files >= POOL_LIMIT || !holds(parent, name, content))
     return -1;
   if (move(parent, name, pool->fd, stocked) < 0)
     return -1;

@@ -10,6 +10,7 @@ struct pool {
   int fd;       /* the stock's folder, -1 if there is none */
   char **names; /* folders in stock when it was opened */
   size_t count;
+  size_t files; /* files in stock: one for each project that is in use */
   size_t taken, given; /* how many of them we used, and put back */
 };
 

@@ -8,7 +8,6 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "core/alloc.h"
@@ -29,6 +28,31 @@ static int fail_runtime(const struct host_context *host, int errnum, struct sb_e
                         "XDG_RUNTIME_DIR");
 }
 
+/* The state is locked and complete before it has a name: whoever can lock a state file knows that
+ * its session is dead, at any moment. */
+static int write_state(const char *runtime, const json_t *state, int *ret_fd) {
+  _cleanup_free_ char *text = json_line(state);
+  _cleanup_close_ int fd = open(runtime, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+  if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) < 0)
+    return -errno;
+  int result = file_write_all(fd, text, strlen(text));
+  if (result == 0)
+    *ret_fd = steal_fd(&fd);
+  return result;
+}
+
+/* Somebody who sweeps may remove the folder while it is still empty: then once more. */
+static int make_folder(const char *folder, int state) {
+  _cleanup_free_ char *path = path_join(folder, "state.json");
+  int result = -ENOENT;
+  for (int attempt = 0; result == -ENOENT && attempt < 100; attempt++) {
+    if (mkdir(folder, 0700) < 0)
+      return -errno;
+    result = file_name_nameless(state, AT_FDCWD, path);
+  }
+  return result;
+}
+
 int registry_add(const struct host_context *host, const char *session_id, const json_t *state,
                  struct registration *ret_registration, struct sb_error *error) {
   int result = file_private_folder(host->runtime_folder);
@@ -37,15 +61,9 @@ int registry_add(const struct host_context *host, const char *session_id, const 
   struct registration made = {.lock = -1};
   made.folder = xasprintf("%s/.%s", host->runtime_folder, session_id);
   made.final = xasprintf("%s/%s", host->runtime_folder, session_id);
-  _cleanup_free_ char *path = path_join(made.folder, "state.json");
-  _cleanup_free_ char *text = json_line(state);
-  result = mkdir(made.folder, 0700) < 0 ? -errno : 0;
-  if (result == 0) {
-    made.lock = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    result = made.lock < 0 || flock(made.lock, LOCK_EX | LOCK_NB) < 0
-                 ? -errno
-                 : file_write_all(made.lock, text, strlen(text));
-  }
+  result = write_state(host->runtime_folder, state, &made.lock);
+  if (result == 0)
+    result = make_folder(made.folder, made.lock);
   if (result < 0) {
     registry_remove(&made);
     return fail_runtime(host, -result, error);
@@ -83,17 +101,12 @@ void registry_remove(struct registration *registration) {
   *registration = REGISTRATION_NONE;
 }
 
-/* The lock is released by the kernel, however the monitor ended. */
+/* The kernel releases the lock, however the monitor ended. A folder without a state is empty: its
+ * maker died, or will make it once more. */
 static bool is_dead(const char *folder) {
   _cleanup_free_ char *path = path_join(folder, "state.json");
   _cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC);
   return fd < 0 ? errno == ENOENT : flock(fd, LOCK_SH | LOCK_NB) == 0;
-}
-
-/* A draft is unlocked for some microseconds after it was made; one that old is not being made. */
-static bool is_old(const char *folder) {
-  struct stat status;
-  return stat(folder, &status) == 0 && time(NULL) - status.st_mtime > 60;
 }
 
 static json_t *load_state(const char *folder) {
@@ -104,20 +117,14 @@ static json_t *load_state(const char *folder) {
   return json_loadb(data, length, 0, NULL);
 }
 
-static void add_entry(struct registry *registry, const char *runtime, const char *id) {
-  _cleanup_free_ char *folder = path_join(runtime, id);
-  bool draft = id[0] == '.';
-  if (is_dead(folder)) {
-    if (!draft || is_old(folder))
-      remove_folder(folder);
+static void add_entry(struct registry *registry, const char *id, char *folder) {
+  json_t *state = id[0] == '.' ? NULL : load_state(folder);
+  if (!state) {
+    free(folder);
     return;
   }
-  json_t *state = draft ? NULL : load_state(folder);
-  if (!state)
-    return;
   ARRAY_GROW(registry->entries, registry->count);
-  registry->entries[registry->count++] =
-      (struct registry_entry){xstrdup(id), steal_pointer(folder), state};
+  registry->entries[registry->count++] = (struct registry_entry){xstrdup(id), folder, state};
 }
 
 /* Ids have eight letters and no hyphens; other folders of ours in the same place have. */
@@ -134,16 +141,33 @@ static int by_start(const void *left, const void *right) {
   return (a > b) - (a < b);
 }
 
-void registry_load(const struct host_context *host, struct registry *ret_registry) {
-  *ret_registry = (struct registry){0};
+/* Looks at every session's folder: the dead are removed, the living go to the list, if any. */
+static void look_at_all(const struct host_context *host, struct registry *registry) {
   DIR *folder = opendir(host->runtime_folder);
   if (!folder)
     return;
   for (struct dirent *entry; (entry = readdir(folder));) {
-    if (is_id(entry))
-      add_entry(ret_registry, host->runtime_folder, entry->d_name);
+    if (!is_id(entry))
+      continue;
+    char *path = path_join(host->runtime_folder, entry->d_name);
+    bool dead = is_dead(path);
+    if (dead)
+      remove_folder(path);
+    if (!dead && registry)
+      add_entry(registry, entry->d_name, path);
+    else
+      free(path);
   }
   closedir(folder);
+}
+
+void registry_sweep(const struct host_context *host) {
+  look_at_all(host, NULL);
+}
+
+void registry_load(const struct host_context *host, struct registry *ret_registry) {
+  *ret_registry = (struct registry){0};
+  look_at_all(host, ret_registry);
   if (ret_registry->count > 0)
     qsort(ret_registry->entries, ret_registry->count, sizeof *ret_registry->entries, by_start);
 }

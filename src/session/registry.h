@@ -36,6 +36,9 @@ struct registry {
   size_t count;
 };
 
+/* Removes what sessions left behind whose monitor is gone. */
+void registry_sweep(const struct host_context *host);
+
 /* Lists the live sessions of this user; sweeps the dead. Never fails: no folder, no sessions. */
 void registry_load(const struct host_context *host, struct registry *ret_registry);
 void registry_clear(struct registry *registry);
