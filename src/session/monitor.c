@@ -328,7 +328,13 @@ static int next_timeout(const struct monitor *monitor) {
 
 /* ---- the session ---- */
 
-enum { WATCH_CHANNEL, WATCH_SIGNALS, WATCH_TERMINAL, WATCH_CAPTURE = 4, WATCH_CONTROL = 6 };
+enum {
+  WATCH_CHANNEL,
+  WATCH_SIGNALS,
+  WATCH_TERMINAL,
+  WATCH_CAPTURE = WATCH_TERMINAL + TERMINAL_WATCH_COUNT,
+  WATCH_CONTROL = WATCH_CAPTURE + 2,
+};
 
 static void look_once(struct monitor *monitor) {
   struct pollfd watched[WATCH_CONTROL + CONTROL_WATCH_LIMIT] = {
