@@ -136,6 +136,34 @@ def test_repository_in_disguise(box, form, missing):
         assert "PAYLOAD" not in config.read()
 
 
+def test_repository_in_a_writable_folder(box):
+    """`--rw ~/work` is for the sources in it, not for the hooks."""
+    folder = repository(box, box.home("work/one/.git"))
+    shell(box, "echo PAYLOAD >~/work/one/.git/hooks/pre-commit; echo fine >~/work/one/new",
+          options=["--rw", box.home("work")])
+    assert os.path.exists(box.home("work/one/new"))
+    assert not os.path.exists(os.path.join(folder, "hooks/pre-commit"))
+
+
+@pytest.mark.parametrize("text", ["[core]\n\thooksPath = tools/hooks", "[core] hooksPath=tools/hooks",
+                                  "[core]\n hookspath = tools/hooks  # ours", '[core]\nhooksPath = "tools/hooks" ;'])
+@pytest.mark.parametrize("file", ["config", "included", "own"])
+def test_hooks_folder_in_any_configuration(box, file, text):
+    """Git takes core.hooksPath from included files and from the person's own configuration, too."""
+    if file == "own":
+        box.identity.file(box.home(".gitconfig"), text + "\n")
+    else:
+        config = box.path("git.inc" if file == "included" else ".git/config")
+        include = "[core]\n[include]\n\tpath = ../git.inc\n"
+        box.identity.file(box.path(".git/config"), include)
+        box.identity.file(config, text + "\n")
+    shell(box, "mkdir -p tools/hooks; echo PAYLOAD >tools/hooks/pre-commit; rm git.inc; echo x >git.inc")
+    assert not os.path.exists(box.path("tools/hooks/pre-commit"))
+    if file == "included":
+        with open(box.path("git.inc")) as content:
+            assert content.read() == text + "\n"
+
+
 def test_protection_below_a_hidden_folder(box):
     """A project that is allowed below a hidden folder is protected like any other."""
     box.identity.file(box.home("hidden/other"), box.canary)
@@ -181,6 +209,14 @@ def test_stopping_itself_stops_nobody_else(box):
               "sh -c 'kill -STOP $$' & wait $!; echo ended $?")
     result = box.plain(["sh", "-c", script], tty=True, timeout=15)
     assert "ended 124" in result.stdout, result
+
+
+def test_time_limit_while_the_screen_is_paused(box):
+    """Output that nobody reads must not hold up the limits."""
+    script = (f"{box.world.command} run --static --tty always --timeout 1 -- "
+              "sh -c 'yes & sleep 4; touch late' | sleep 6")
+    box.plain(["sh", "-c", script], timeout=15)
+    assert not os.path.exists(box.path("late"))
 
 
 # ---- the control socket ----
