@@ -200,6 +200,24 @@ def test_device_attributes(box, name):
     assert shell(box, "head -c 1 /dev/zero >/dev/null").exit == 0
 
 
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_inherited_device_attributes(box, number):
+    """The host's /dev/null as a descriptor was opened where it is not read-only."""
+    script = f"chmod 666 /dev/fd/{number} && echo CHANGED >left"
+    result = box.plain(["sh", "-c", 'exec "$@" </dev/null >/dev/null 2>/dev/null', "-",
+                        *box.wrap(["sh", "-c", script])])
+    assert not os.path.exists(box.path("left")), result
+    assert shell(box, "cat && echo more >&2").stderr == "more\n"
+
+
+def test_lease_on_a_host_file(box):
+    """Whoever opens the file for writing on the host would wait for the workload."""
+    script = "import fcntl; fcntl.fcntl(open('readable.txt'), fcntl.F_SETLEASE, fcntl.F_RDLCK)"
+    assert box.plain(["python3", "-c", script], cwd=box.identity.home).exit == 0
+    result = box.run(["python3", "-c", script], cwd=box.identity.home)
+    assert result.exit != 0 and "PermissionError" in result.stderr, result
+
+
 # ---- signals ----
 
 
