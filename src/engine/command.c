@@ -39,7 +39,7 @@ static const char *memory_device(int fd) {
 static int replace_device(int fd) {
   const char *path = memory_device(fd);
   int flags = path ? fcntl(fd, F_GETFL) : -1;
-  if (flags < 0)
+  if (flags < 0 || (fcntl(fd, F_GETFD) & FD_CLOEXEC)) /* closed for the command */
     return 0;
   int own = open(path, flags & (O_ACCMODE | O_NONBLOCK | O_APPEND));
   if (own < 0 || own == fd)
