@@ -316,16 +316,16 @@ static int protect_gitfile(struct compiler *compiler, const char *place, struct 
     return 0;
   _cleanup_free_ char *named = path_join(place, line + 8);
   _cleanup_free_ char *git = compile_resolve(named);
-  if (!git || is_hidden(compiler, git))
+  if (!git)
     return 0;
   _cleanup_free_ char *common = worktree_common_folder(place, git);
-  if (common) {
+  if (common && !is_hidden(compiler, common)) {
     compile_writable(compiler, common, true, "git: the repository of this worktree");
     return protect_git_folder(compiler, common, place, error) < 0
                ? -1
                : protect_modules(compiler, common, error);
   }
-  if (is_submodule_folder(place, git)) {
+  if (is_submodule_folder(place, git) && !is_hidden(compiler, git)) {
     compile_writable(compiler, git, true, "git: the repository of this submodule");
     return protect_git_folder(compiler, git, place, error);
   }
