@@ -428,13 +428,14 @@ def shell_status(code):
 def drain(master, process, end):
     out = b""
     while time.monotonic() < end:
+        ended = process.poll() is not None  # before looking: its last words may come in between
         ready, _, _ = select.select([master], [], [], 0.02)
         if ready:
             try:
                 out += os.read(master, 65536)
             except OSError:
                 break
-        elif process.poll() is not None:
+        elif ended:
             return out
     raise AssertionError(f"no end on the terminal: {out!r}")
 
