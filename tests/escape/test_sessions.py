@@ -47,6 +47,20 @@ def test_hidden_folder_moved_with_its_parent(box):
     assert os.path.exists(box.home(".config/gcloud/credentials.db"))
 
 
+@pytest.mark.parametrize("home", ["/nonexistent", "elsewhere", "relative"])
+def test_secrets_of_the_account(box, home):
+    """Build systems set HOME to something else; the secrets stay where they are."""
+    if box.identity.name == "root":
+        pytest.skip("the home folder of root's account is not ours to plant secrets in")
+    box.identity.folder(box.home("elsewhere"))
+    value = {"elsewhere": box.home("elsewhere")}.get(home, home)
+    secret = box.home(".ssh/id_ed25519")
+    assert box.canary in box.plain(["cat", secret], env={"HOME": value}).stdout
+    box.run(["cat", secret], env={"HOME": value})
+    box.run(["touch", "made"], cwd=box.identity.home, env={"HOME": value})
+    assert not os.path.exists(box.home("made"))
+
+
 # ---- our own files inside a writable place ----
 
 
