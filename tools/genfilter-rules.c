@@ -3,6 +3,7 @@
 #include "genfilter.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/netlink.h>
 #include <linux/seccomp.h>
 #include <netinet/in.h>
@@ -86,6 +87,11 @@ const struct rule rules[] = {
     {{"ioctl"}, ALWAYS, REFUSE(ENOTTY), {MASKED(1, REQUEST_GROUP, KEYBOARD)}},
     {{"ioctl"}, ALWAYS, REFUSE(ENOTTY), {MASKED(1, REQUEST_GROUP, CONSOLE)}},
     {{"ioctl"}, ALWAYS, ALLOW},
+
+    /* A lease on a file that is only readable here stops its writers on the host, for 45 s each.
+     * The kernel says the same to whoever does not own the file. */
+    {{"fcntl", "fcntl64"}, ALWAYS, REFUSE(EACCES), {EQUAL(1, F_SETLEASE)}},
+    {{"fcntl", "fcntl64"}, ALWAYS, ALLOW},
 
     {{"prctl"}, ALWAYS, REFUSE(EPERM), {EQUAL(0, PR_SET_MM)}},
     {{"prctl"}, ALWAYS, ALLOW},

@@ -103,8 +103,8 @@ static int read_event(struct relay *relay, struct sb_error *error) {
 }
 
 static int relay_once(struct relay *relay, struct sb_error *error) {
-  struct pollfd watched[4] = {{.fd = relay->connection.fd, .events = POLLIN},
-                              {.fd = relay->signals, .events = POLLIN}};
+  struct pollfd watched[2 + TERMINAL_WATCH_COUNT] = {{.fd = relay->connection.fd, .events = POLLIN},
+                                                     {.fd = relay->signals, .events = POLLIN}};
   terminal_watch(&relay->terminal, watched + 2);
   if (poll(watched, ARRAY_SIZE(watched), -1) < 0)
     return 0;

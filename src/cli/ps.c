@@ -66,12 +66,13 @@ static void append_session(struct text *text, const json_t *session) {
   _cleanup_free_ char *age = show_age(number(session, "age"));
   _cleanup_free_ char *memory = show_bytes(number(usage, "memory_bytes"));
   _cleanup_free_ char *command = command_of(session);
+  const char *named = json_string_value(json_object_get(session, "project"));
+  _cleanup_free_ char *project = escape_string(named ? named : "");
   double cpu = number(usage, "cpu_ns") / 1e9;
   text_appendf(text, "%-9s %5s %-8s %7.1fs %9s %7d  %s  %s\n",
                json_string_value(json_object_get(session, "sid")), age,
                json_string_value(json_object_get(session, "mode")), cpu < 0 ? 0 : cpu, memory,
-               (int)number(session, "pending"),
-               json_string_value(json_object_get(session, "project")), command);
+               (int)number(session, "pending"), project, command);
 }
 
 static int list_sessions(const struct invocation *invocation, const struct registry *registry) {

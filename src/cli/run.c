@@ -16,7 +16,9 @@
 #include "core/alloc.h"
 #include "core/cleanup.h"
 #include "core/escape.h"
+#include "core/file.h"
 #include "core/json.h"
+#include "core/path.h"
 #include "engine/engine.h"
 #include "overlay/store.h"
 #include "plan/plan.h"
@@ -219,7 +221,19 @@ static enum terminal_mode terminal_mode_of(const struct invocation *invocation) 
   return value ? (enum terminal_mode)value_word("auto always never", value) : TERMINAL_AUTO;
 }
 
+/* Ours, before the plan is made: what does not exist cannot be hidden. Whoever needs them later
+ * says what is wrong with them. */
+static void make_own_folders(const struct host_context *host) {
+  (void)file_private_folder(host->runtime_folder);
+  if (!host->state_home)
+    return;
+  _cleanup_free_ char *state = path_join(host->state_home, "sandbox");
+  (void)file_make_folders(state, 0700);
+}
+
 static int make_plan(struct run *run, struct sb_error *error) {
+  if (!invocation_has(run->invocation, RUN_DRY_RUN))
+    make_own_folders(&run->host);
   struct plan_request request = {
       .host = &run->host,
       .policy = run->policy,

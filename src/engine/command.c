@@ -9,7 +9,9 @@
 #include <fcntl.h>
 #include <linux/close_range.h>
 #include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/sysmacros.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -19,9 +21,40 @@ static int fail(struct command_failure *failure, enum step step) {
   return -1;
 }
 
+/* The memory devices have the major number 1. */
+static const char *memory_device(int fd) {
+  static const char *const names[] = {[3] = "/dev/null",
+                                      [5] = "/dev/zero",
+                                      [7] = "/dev/full",
+                                      [8] = "/dev/random",
+                                      [9] = "/dev/urandom"};
+  struct stat status;
+  if (fstat(fd, &status) < 0 || !S_ISCHR(status.st_mode) || major(status.st_rdev) != 1 ||
+      minor(status.st_rdev) >= sizeof names / sizeof names[0])
+    return NULL;
+  return names[minor(status.st_rdev)];
+}
+
+/* Most programs start us with the host's /dev/null as stdin. It was opened where it is not
+ * read-only, and fchmod(0) by root's uid would change it for everybody: take the session's. */
+static int replace_device(int fd) {
+  const char *path = memory_device(fd);
+  int flags = path ? fcntl(fd, F_GETFL) : -1;
+  if (flags < 0 || (fcntl(fd, F_GETFD) & FD_CLOEXEC)) /* closed for the command */
+    return 0;
+  int own = open(path, flags & (O_ACCMODE | O_NONBLOCK | O_APPEND));
+  if (own < 0 || own == fd)
+    return own < 0 ? -1 : 0;
+  return dup2(own, fd); /* the other one is closed with the rest */
+}
+
 static int arrange_descriptors(const struct command *command, struct command_failure *failure) {
   for (int fd = 0; fd < 3; fd++) {
     if (command->descriptors[fd] >= 0 && dup2(command->descriptors[fd], fd) < 0)
+      return fail(failure, STEP_TERMINAL);
+  }
+  for (int fd = 0; fd < 3; fd++) {
+    if (replace_device(fd) < 0)
       return fail(failure, STEP_TERMINAL);
   }
   /* By the exec, not before it: init waits for the end of a pipe among them to know its result. */

@@ -86,6 +86,8 @@ static int apply_readonly(struct view *view, const struct operation *operation) 
   return place_host_object(view, operation, MOUNT_ATTR_RDONLY);
 }
 
+/* Read-only: that does not stop reading or writing a device, only changing its node. Root's uid
+ * owns the host's nodes, and `chmod 600 /dev/null` inside would reach everybody. */
 static int apply_device(struct view *view, const struct operation *operation) {
   _cleanup_close_ int source = open_inside(view->host, operation->path, 0);
   if (source < 0)
@@ -93,7 +95,8 @@ static int apply_device(struct view *view, const struct operation *operation) {
   _cleanup_close_ int tree = clone_tree(source, "", 0);
   if (tree < 0)
     return tree;
-  int result = set_attributes(tree, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC, 0, 0);
+  int result =
+      set_attributes(tree, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC, 0, 0);
   return result < 0 ? result : place(view, tree, operation);
 }
 

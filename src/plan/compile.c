@@ -92,10 +92,25 @@ static const unsigned char phases[OPERATION_COUNT] = {
     [OPERATION_SEAL] = 7,
     [OPERATION_MASK] = 8,
 };
-#define PHASE_LATE 8
+#define PHASE_PLACES 4
+#define PHASE_LAST   8
 
+/* What lies in a hole of a mask is protected and masked like everything else, so the mask itself
+ * comes before. */
 static unsigned phase_of(const struct operation *operation) {
-  return operation->flags & OPERATION_LATE ? PHASE_LATE : phases[operation->kind];
+  return operation->flags & OPERATION_HOLES ? PHASE_PLACES : phases[operation->kind];
+}
+
+/* Parents first, masks with holes among them; else in the order of compilation, which is nearly
+ * sorted. */
+static void order_places(struct operation *places, size_t count) {
+  for (size_t i = 1; i < count; i++) {
+    struct operation moved = places[i];
+    size_t depth = path_depth(moved.path), at = i;
+    for (; at > 0 && path_depth(places[at - 1].path) > depth; at--)
+      places[at] = places[at - 1];
+    places[at] = moved;
+  }
 }
 
 static void order_operations(struct plan *plan) {
@@ -103,11 +118,14 @@ static void order_operations(struct plan *plan) {
     return;
   struct operation *ordered = xcalloc(plan->operation_count, sizeof *ordered);
   size_t count = 0;
-  for (unsigned phase = 0; phase <= PHASE_LATE; phase++) {
+  for (unsigned phase = 0; phase <= PHASE_LAST; phase++) {
+    size_t first = count;
     for (size_t i = 0; i < plan->operation_count; i++) {
       if (phase_of(&plan->operations[i]) == phase)
         ordered[count++] = plan->operations[i];
     }
+    if (phase == PHASE_PLACES)
+      order_places(ordered + first, count - first);
   }
   free(plan->operations);
   plan->operations = ordered;

@@ -74,6 +74,9 @@ int compile_command(struct compiler *compiler, struct sb_error *error);
 /* Adds a writable place that no rule names (git's common folder of a worktree). */
 void compile_writable(struct compiler *compiler, const char *path, bool folder, const char *why);
 
+/* Fixes a folder in its place, with all folders between it and the writable place it is in. */
+void compile_pin(struct compiler *compiler, const char *folder);
+
 /* Fixes a symbolic link in its place without touching what it points to. */
 void compile_fix_link(struct compiler *compiler, const char *path, const char *why);
 

@@ -21,14 +21,27 @@
 
 #define GITFILE_LIMIT (64 * 1024)
 #define MODULES_DEPTH 8
+#define NESTED_DEPTH  4
+#define INCLUDE_DEPTH 4 /* git's own limit is 10 */
 
 static bool exists(const char *folder, const char *name) {
   _cleanup_free_ char *path = path_join(folder, name);
   return access(path, F_OK) == 0;
 }
 
+/* Not by HEAD, which a workload could take away for one session: these two are fixed in place. */
 static bool is_git_folder(const char *path) {
-  return exists(path, "HEAD") && exists(path, "objects") && exists(path, "refs");
+  return exists(path, "objects") && exists(path, "refs");
+}
+
+/* With the name `.git`, anything that git would use is enough: what is missing can come back. */
+static bool holds_git_files(const char *path) {
+  static const char *const names[] = {"HEAD", "config", "hooks", "objects", "refs"};
+  for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+    if (exists(path, names[i]))
+      return true;
+  }
+  return false;
 }
 
 static char *read_line_of(const char *folder, const char *name) {
@@ -78,9 +91,13 @@ static int protect_linked_hooks(struct compiler *compiler, const char *hooks,
   return result;
 }
 
-/* The value of "key = value" if the line of a git config says so, else NULL. */
+/* The value of "key = value" if the line of a git config says so, else NULL. The section may stand
+ * before it on the same line. */
 static const char *config_value(const char *line, const char *key) {
   size_t length = strlen(key);
+  line += strspn(line, " \t");
+  if (line[0] == '[' && strchr(line, ']'))
+    line = strchr(line, ']') + 1;
   line += strspn(line, " \t");
   if (strncasecmp(line, key, length) != 0)
     return NULL;
@@ -88,33 +105,80 @@ static const char *config_value(const char *line, const char *key) {
   return *line == '=' ? line + 1 + strspn(line + 1, " \t\"") : NULL;
 }
 
+/* A value ends at its quote, or at a comment, without the blanks before it. */
+static char *config_text(const char *value) {
+  bool quoted = value[-1] == '"';
+  size_t length = strcspn(value, quoted ? "\"" : "\"#;");
+  while (!quoted && length > 0 && strchr(" \t", value[length - 1]))
+    length--;
+  return xstrndup(value, length);
+}
+
+static char *config_path(const struct compiler *compiler, const char *base, const char *value) {
+  _cleanup_free_ char *written = config_text(value);
+  if (strncmp(written, "~/", 2) != 0)
+    return path_join(base, written);
+  return compiler->host->home ? path_join(compiler->host->home, written + 2) : NULL;
+}
+
+static int protect_config_file(struct compiler *compiler, const char *file, const char *tree,
+                               size_t depth, struct sb_error *error);
+
 /* What the config names as hooks folder or includes is executed or believed like the config. */
-static int protect_config_line(struct compiler *compiler, const char *git, const char *tree,
-                               const char *line, struct sb_error *error) {
+static int protect_config_line(struct compiler *compiler, const char *file, const char *tree,
+                               const char *line, size_t depth, struct sb_error *error) {
   const char *hooks = config_value(line, "hookspath"), *include = config_value(line, "path");
-  const char *value = hooks ? hooks : include;
-  if (!value || value[0] == '~')
+  if (!hooks && !include)
     return 0;
-  _cleanup_free_ char *written = xstrndup(value, strcspn(value, "\""));
-  _cleanup_free_ char *path = path_join(hooks ? tree : git, written);
-  if (compile_unprotected(compiler, path))
+  _cleanup_free_ char *folder = path_parent(file);
+  _cleanup_free_ char *path = config_path(compiler, hooks ? tree : folder, hooks ? hooks : include);
+  if (!path || compile_unprotected(compiler, path))
     return 0;
   if (compile_protect(compiler, path, true, NULL, "git: named in your configuration", error) < 0)
     return -1;
-  return hooks ? protect_linked_hooks(compiler, path, error) : 0;
+  return hooks ? protect_linked_hooks(compiler, path, error)
+               : protect_config_file(compiler, path, tree, depth + 1, error);
 }
 
-static int protect_named_in_config(struct compiler *compiler, const char *git, const char *tree,
-                                   struct sb_error *error) {
-  _cleanup_free_ char *path = path_join(git, "config"), *data = NULL;
-  if (file_read_at(AT_FDCWD, path, GITFILE_LIMIT, &data, NULL) < 0)
+static int protect_config_file(struct compiler *compiler, const char *file, const char *tree,
+                               size_t depth, struct sb_error *error) {
+  _cleanup_free_ char *data = NULL;
+  if (depth > INCLUDE_DEPTH || file_read_at(AT_FDCWD, file, GITFILE_LIMIT, &data, NULL) < 0)
     return 0;
   char *rest = NULL;
   for (char *line = strtok_r(data, "\r\n", &rest); line; line = strtok_r(NULL, "\r\n", &rest)) {
-    if (protect_config_line(compiler, git, tree, line, error) < 0)
+    if (protect_config_line(compiler, file, tree, line, depth, error) < 0)
       return -1;
   }
   return 0;
+}
+
+/* Also the person's own configuration: a relative hooks folder there holds for every repository. */
+static int protect_named_in_config(struct compiler *compiler, const char *git, const char *tree,
+                                   struct sb_error *error) {
+  const struct {
+    const char *folder, *name;
+  } files[] = {{git, "config"},
+               {git, "config.worktree"},
+               {compiler->host->home, ".gitconfig"},
+               {compiler->host->config_home, "git/config"}};
+  for (size_t i = 0; i < ARRAY_SIZE(files); i++) {
+    _cleanup_free_ char *file = files[i].folder ? path_join(files[i].folder, files[i].name) : NULL;
+    if (file && protect_config_file(compiler, file, tree, 0, error) < 0)
+      return -1;
+  }
+  return 0;
+}
+
+/* Without them it would be no repository in the eyes of the next session. */
+static void fix_database(struct compiler *compiler, const char *git) {
+  static const char *const names[] = {"objects", "refs"};
+  for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+    _cleanup_free_ char *path = path_join(git, names[i]);
+    struct stat status;
+    if (lstat(path, &status) == 0 && S_ISDIR(status.st_mode))
+      compile_pin(compiler, path);
+  }
 }
 
 /* `tree`: the work tree, or the git folder itself if it has none. */
@@ -135,6 +199,7 @@ static int protect_git_folder(struct compiler *compiler, const char *git, const 
     if (protect_name(compiler, git, names[i].name, names[i].reserve, names[i].content, error) < 0)
       return -1;
   }
+  fix_database(compiler, git);
   _cleanup_free_ char *hooks = path_join(git, "hooks");
   if (protect_linked_hooks(compiler, hooks, error) < 0 ||
       protect_named_in_config(compiler, git, tree, error) < 0)
@@ -235,6 +300,14 @@ static bool is_submodule_folder(const char *place, const char *git) {
   return path_is_under(place, super);
 }
 
+static bool is_hidden(const struct compiler *compiler, const char *path) {
+  for (size_t i = 0; i < compiler->hidden.count; i++) {
+    if (path_is_under(path, compiler->hidden.items[i].path))
+      return true;
+  }
+  return false;
+}
+
 static int protect_gitfile(struct compiler *compiler, const char *place, struct sb_error *error) {
   if (protect_name(compiler, place, ".git", false, NULL, error) < 0)
     return -1;
@@ -246,13 +319,13 @@ static int protect_gitfile(struct compiler *compiler, const char *place, struct 
   if (!git)
     return 0;
   _cleanup_free_ char *common = worktree_common_folder(place, git);
-  if (common) {
+  if (common && !is_hidden(compiler, common)) {
     compile_writable(compiler, common, true, "git: the repository of this worktree");
     return protect_git_folder(compiler, common, place, error) < 0
                ? -1
                : protect_modules(compiler, common, error);
   }
-  if (is_submodule_folder(place, git)) {
+  if (is_submodule_folder(place, git) && !is_hidden(compiler, git)) {
     compile_writable(compiler, git, true, "git: the repository of this submodule");
     return protect_git_folder(compiler, git, place, error);
   }
@@ -278,11 +351,32 @@ static int protect_repository(struct compiler *compiler, const char *place,
     _cleanup_free_ char *target = compile_resolve(git);
     return target && is_git_folder(target) ? protect_git_folder(compiler, target, place, error) : 0;
   }
-  if (!is_git_folder(git))
+  if (!holds_git_files(git))
     return 0; /* empty or foreign: the protected names of the policy reserve it */
   if (protect_git_folder(compiler, git, place, error) < 0)
     return -1;
   return protect_modules(compiler, git, error);
+}
+
+static bool find_repositories(void *context, const struct walk_entry *entry) {
+  struct names_found *found = context;
+  if (strcmp(entry->name, ".git") != 0)
+    return true;
+  _cleanup_free_ char *git = path_join(found->folder, entry->path);
+  strv_take(&found->paths, path_parent(git));
+  return false;
+}
+
+/* Repositories below the project were found on the way; a folder of projects that somebody made
+ * writable is looked through here, not too deep, for it may be a cache. */
+static void find_nested(struct compiler *compiler, const char *place) {
+  if (path_is_under(place, compiler->host->project))
+    return;
+  struct names_found found = {.folder = place};
+  walk_folder(place, NESTED_DEPTH, find_repositories, &found);
+  STRV_FOREACH (path, &found.paths)
+    strv_add(&compiler->repositories, *path);
+  strv_clear(&found.paths);
 }
 
 int compile_git(struct compiler *compiler, struct sb_error *error) {
@@ -291,6 +385,7 @@ int compile_git(struct compiler *compiler, struct sb_error *error) {
     _cleanup_free_ char *place = xstrdup(compiler->writable.items[i]);
     if (protect_repository(compiler, place, error) < 0)
       return -1;
+    find_nested(compiler, place);
   }
   STRV_FOREACH (nested, &compiler->repositories) {
     if (compile_covered(&compiler->writable, *nested) &&

@@ -14,15 +14,28 @@
 #include "plan/compile.h"
 #include "plan/listing.h"
 
+/* The folder that the caller stands in must not vanish, unless as a hole in the mask. */
+static bool would_hide_cwd(const struct compiler *compiler, const char *path) {
+  const char *below = path_below(compiler->host->project, path);
+  bool hole = below && below[0] &&
+              policy_decide(compiler->policy, compiler->host->project, ACCESS_WRITE).verdict ==
+                  VERDICT_ALLOW;
+  return path_is_under(compiler->host->cwd, path) && !hole;
+}
+
 /* The caller's runtime folder holds the sockets of the desktop, of agents and of containers. It
- * nearly always lies below /run, which is private; where it does not, it is hidden. */
+ * nearly always lies below /run, which is private; where it does not, it is hidden. Our own folder
+ * in it is hidden in any case: who reaches the control sockets commands the other sessions. */
 static void hide_runtime_folder(struct compiler *compiler) {
+  char *own = compile_resolve(compiler->host->runtime_folder);
+  if (own)
+    found_add(&compiler->hidden, own, NULL, "control sockets of sandboxes");
   const char *named = getenv("XDG_RUNTIME_DIR"), *source, *place;
   char *path = named && named[0] == '/' ? compile_resolve(named) : NULL;
   if (!path)
     return;
   if (compile_private_place(path, &source, &place) || strcmp(path, "/") == 0 ||
-      path_is_under(compiler->host->cwd, path))
+      would_hide_cwd(compiler, path))
     free(path);
   else
     found_add(&compiler->hidden, path, NULL, "sockets of your own session");
@@ -88,7 +101,8 @@ static void find_holes(const struct compiler *compiler, const char *path, struct
   }
 }
 
-/* Prepares one hole: its mount point inside the mask, and the operation that fills it. */
+/* Prepares one hole: its mount point inside the mask, and the operation that fills it, unless the
+ * places have one already. */
 static void add_hole(struct compiler *compiler, const char *mask, const char *path,
                      const char *hole) {
   struct stat status;
@@ -102,10 +116,8 @@ static void add_hole(struct compiler *compiler, const char *mask, const char *pa
     if (last)
       break;
   }
-  bool writable = policy_decide(compiler->policy, hole, ACCESS_WRITE).verdict == VERDICT_ALLOW;
-  plan_add(compiler->plan, writable ? OPERATION_WRITABLE : OPERATION_READONLY, hole, NULL,
-           "allowed below a hidden folder")
-      ->flags = OPERATION_LATE;
+  if (!strv_contains(&compiler->writable, hole) && !strv_contains(&compiler->shown, hole))
+    plan_add(compiler->plan, OPERATION_READONLY, hole, NULL, "allowed below a hidden folder");
   strv_add(&compiler->holes, hole);
 }
 
@@ -114,6 +126,10 @@ static void add_mask(struct compiler *compiler, const char *path, const char *wh
   if (gone || !is_visible(compiler, path) || is_closed_anyway(path))
     return;
   strv_add(&compiler->masked, path);
+  /* A mask moves along when a folder above it is renamed, and the next session would look for the
+   * secret where it was. */
+  _cleanup_free_ char *parent = path_parent(path);
+  compile_pin(compiler, parent);
   _cleanup_strv_ struct strv holes = {0};
   find_holes(compiler, path, &holes);
   if (holes.count == 0) {
@@ -122,7 +138,7 @@ static void add_mask(struct compiler *compiler, const char *path, const char *wh
   }
   _cleanup_free_ char *mask = xasprintf("mask/%zu", compiler->plan->operation_count);
   compile_private_object(compiler, mask, true, 0555);
-  plan_add(compiler->plan, OPERATION_MASK, path, mask, "%s", why);
+  plan_add(compiler->plan, OPERATION_MASK, path, mask, "%s", why)->flags = OPERATION_HOLES;
   STRV_FOREACH (hole, &holes)
     add_hole(compiler, mask, path, *hole);
 }

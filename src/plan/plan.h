@@ -42,7 +42,7 @@ enum operation_kind {
 enum operation_flag {
   OPERATION_OPTIONAL = 1 << 0, /* a missing object is fine (kernel-dependent files of /proc) */
   OPERATION_NOFOLLOW = 1 << 1, /* the last component is a symbolic link and meant as such */
-  OPERATION_LATE = 1 << 2,     /* after the masks, not before: a hole in one of them */
+  OPERATION_HOLES = 1 << 2,    /* a mask before the places, some of which are holes in it */
 };
 
 struct operation {

@@ -60,10 +60,8 @@ static char *home_from_passwd(uid_t user) {
   return NULL;
 }
 
-static char *find_home(uid_t user) {
-  const char *variable = getenv("HOME");
-  _cleanup_free_ char *named =
-      variable && variable[0] == '/' ? xstrdup(variable) : home_from_passwd(user);
+/* New string; NULL if it does not exist. */
+static char *resolve_home(const char *named) {
   char *resolved = NULL;
   if (!named || file_resolve(named, &resolved) < 0)
     return NULL;
@@ -73,6 +71,18 @@ static char *find_home(uid_t user) {
     return NULL;
   }
   return resolved;
+}
+
+/* $HOME, and the account's home folder where that is another one. */
+static void find_homes(uid_t user, char **ret_home, char **ret_account_home) {
+  const char *variable = getenv("HOME");
+  _cleanup_free_ char *named = home_from_passwd(user);
+  _cleanup_free_ char *account = resolve_home(named);
+  *ret_home = variable && variable[0] == '/' ? resolve_home(variable) : NULL;
+  if (!*ret_home)
+    *ret_home = steal_pointer(account);
+  bool same = account && strcmp(account, *ret_home) == 0;
+  *ret_account_home = account && !same ? steal_pointer(account) : NULL;
 }
 
 /* The XDG rule: the variable if it is an absolute path, else below the home folder. */
@@ -109,13 +119,14 @@ int host_context_load(struct host_context *ret_context, struct sb_error *error) 
     return sb_hint(error, "it was deleted or is out of reach: cd to an existing folder first");
   }
   context.cwd = cwd;
-  context.home = find_home(context.user);
+  find_homes(context.user, &context.home, &context.account_home);
   context.project = project_find(cwd, context.home);
   context.config_home = xdg_folder("XDG_CONFIG_HOME", context.home, ".config");
   context.state_home = xdg_folder("XDG_STATE_HOME", context.home, ".local/state");
   context.runtime_folder = find_runtime_folder(context.user);
   context.policy = (struct policy_context){
       .home = context.home,
+      .account_home = context.account_home,
       .project = context.project,
       .config_home = context.config_home,
       .state_home = context.state_home,
@@ -129,6 +140,7 @@ int host_context_load(struct host_context *ret_context, struct sb_error *error) 
 void host_context_clear(struct host_context *context) {
   free(context->cwd);
   free(context->home);
+  free(context->account_home);
   free(context->project);
   free(context->config_home);
   free(context->state_home);

@@ -11,9 +11,10 @@ struct host_context {
   struct policy_context policy; /* points into the strings below */
   uid_t user;
   gid_t group;
-  char *cwd;     /* canonical */
-  char *home;    /* canonical; NULL if there is none */
-  char *project; /* canonical: nearest ancestor of cwd with .git or .sandbox, else cwd */
+  char *cwd;          /* canonical */
+  char *home;         /* canonical; NULL if there is none */
+  char *account_home; /* canonical: of the account, where $HOME says otherwise; else NULL */
+  char *project;      /* canonical: nearest ancestor of cwd with .git or .sandbox, else cwd */
   char *config_home, *state_home, *runtime_folder;
 };
 

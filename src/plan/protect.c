@@ -51,6 +51,17 @@ static void add_pin(struct compiler *compiler, const char *path) {
     plan_add(compiler->plan, OPERATION_PIN, path, NULL, "keeps what is protected below in place");
 }
 
+void compile_pin(struct compiler *compiler, const char *folder) {
+  const char *place = writable_above(compiler, folder);
+  if (!place || strcmp(place, folder) == 0 || compile_covered(&compiler->sealed, folder))
+    return;
+  for (const char *end = path_below(folder, place); *end;) {
+    end = strchrnul(end + (*end == '/'), '/');
+    _cleanup_free_ char *above = xstrndup(folder, (size_t)(end - folder));
+    add_pin(compiler, above);
+  }
+}
+
 static void reserve(struct compiler *compiler, const char *path, const char *content,
                     const char *why) {
   if (strv_contains(&compiler->fixed, path))
@@ -95,6 +106,26 @@ static bool creatable(const char *path) {
   return faccessat(AT_FDCWD, parent, W_OK, AT_EACCESS) == 0;
 }
 
+/* A folder whose mode forbids writing, but which is the caller's: one chmod inside would open it,
+ * and nothing could be reserved in it before. It stays read-only as a whole. */
+static void seal_if_own(struct compiler *compiler, const char *path) {
+  _cleanup_free_ char *parent = path_parent(path);
+  struct stat status;
+  if (compile_covered(&compiler->sealed, parent) || stat(parent, &status) < 0 ||
+      status.st_uid != compiler->host->user)
+    return;
+  plan_add(compiler->plan, OPERATION_SEAL, parent, NULL, "its mode forbids writing");
+  strv_add(&compiler->sealed, parent);
+}
+
+static void reserve_missing_name(struct compiler *compiler, const char *path, const char *content,
+                                 const char *why) {
+  if (creatable(path))
+    reserve(compiler, path, content, why);
+  else
+    seal_if_own(compiler, path);
+}
+
 /* One of another session, of a crash, or one that went away since we saw it: another session in the
  * same project has just ended. */
 static bool is_placeholder(const char *path, const char *content) {
@@ -110,8 +141,8 @@ static int fix_folders(struct compiler *compiler, const char *place, const char 
     _cleanup_free_ char *folder = xstrndup(path, (size_t)(slash - path));
     struct stat status;
     if (lstat(folder, &status) < 0) {
-      if (errno == ENOENT && reserve_missing && creatable(folder))
-        reserve(compiler, folder, NULL, why);
+      if (errno == ENOENT && reserve_missing)
+        reserve_missing_name(compiler, folder, NULL, why);
       return 1;
     }
     if (S_ISLNK(status.st_mode)) {
@@ -145,8 +176,8 @@ int compile_protect(struct compiler *compiler, const char *path, bool reserve_mi
     return settled < 0 ? -1 : 0;
   struct stat status;
   if (lstat(path, &status) < 0) {
-    if (errno == ENOENT && reserve_missing && creatable(path))
-      reserve(compiler, path, content, why);
+    if (errno == ENOENT && reserve_missing)
+      reserve_missing_name(compiler, path, content, why);
     return 0;
   }
   if (S_ISLNK(status.st_mode))

@@ -31,7 +31,8 @@ static void hide_below(struct policy *policy, const struct secret *secret, const
 /* A variable's value that covers the home folder or the project would hide everything. */
 static bool is_too_large(const struct policy_context *context, const char *path) {
   return path_is_under(context->project, path) ||
-         (context->home && path_is_under(context->home, path));
+         (context->home && path_is_under(context->home, path)) ||
+         (context->account_home && path_is_under(context->account_home, path));
 }
 
 /* "$NAME": where the user moved a credential file to; several, separated by colons. */
@@ -76,6 +77,9 @@ static struct moved find_moved(const struct policy_context *context) {
 /* Both in the usual place and in the other, for not every tool follows the variable. */
 static void hide_at_home(struct policy *policy, const struct policy_context *context,
                          const struct secret *secret, const struct moved *moved) {
+  /* Whoever runs us with another $HOME still has the secrets of the real one. */
+  if (context->account_home)
+    hide_below(policy, secret, context->account_home, secret->pattern + 1);
   if (!context->home)
     return;
   hide_below(policy, secret, context->home, secret->pattern + 1);
@@ -148,8 +152,10 @@ static bool is_system_folder(const char *path) {
 /* "." is writable, unless it is so large a place that nobody could have meant it: root standing in
  * /etc does not mean to hand /etc to the command. */
 static void add_project(struct policy *policy, const struct policy_context *context) {
-  bool too_large = strcmp(context->project, "/") == 0 || is_system_folder(context->project) ||
-                   (context->home && path_is_under(context->home, context->project));
+  bool too_large =
+      strcmp(context->project, "/") == 0 || is_system_folder(context->project) ||
+      (context->home && path_is_under(context->home, context->project)) ||
+      (context->account_home && path_is_under(context->account_home, context->project));
   if (too_large)
     return;
   rules_push(policy, &(struct rule){.kind = RULE_WRITE,

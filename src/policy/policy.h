@@ -100,11 +100,12 @@ struct policy {
 
 /* What the machine and the caller look like; policy text is expanded against it. */
 struct policy_context {
-  const char *home;        /* canonical; NULL if there is none */
-  const char *project;     /* canonical project root: what "." means in every store */
-  const char *config_home; /* $XDG_CONFIG_HOME or ~/.config; NULL if no home */
-  const char *state_home;  /* $XDG_STATE_HOME or ~/.local/state; NULL if no home */
-  const char *org_folder;  /* "/etc/sandbox" */
+  const char *home;         /* canonical; NULL if there is none */
+  const char *account_home; /* canonical: of the account, where $HOME says otherwise; else NULL */
+  const char *project;      /* canonical project root: what "." means in every store */
+  const char *config_home;  /* $XDG_CONFIG_HOME or ~/.config; NULL if no home */
+  const char *state_home;   /* $XDG_STATE_HOME or ~/.local/state; NULL if no home */
+  const char *org_folder;   /* "/etc/sandbox" */
   char *const *environment;
 };
 

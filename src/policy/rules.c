@@ -179,7 +179,8 @@ static void protect_folder(struct policy *policy, const struct policy_context *c
   if (strv_contains(&policy->protected_places, folder))
     return;
   strv_add(&policy->protected_places, folder);
-  bool home = context->home && strcmp(folder, context->home) == 0;
+  bool home = (context->home && strcmp(folder, context->home) == 0) ||
+              (context->account_home && strcmp(folder, context->account_home) == 0);
   /* In a cache or an output folder nobody runs an editor or git: placeholders there would only
    * cost time, so absent names are guarded where people work. */
   bool work = home || strcmp(folder, context->project) == 0 || is_work_tree(folder);
@@ -201,6 +202,8 @@ void rules_protect_place(struct policy *policy, const struct policy_context *con
   protect_folder(policy, context, place);
   if (context->home && path_is_under(context->home, place))
     protect_folder(policy, context, context->home);
+  if (context->account_home && path_is_under(context->account_home, place))
+    protect_folder(policy, context, context->account_home);
   if (path_is_under(context->project, place))
     protect_folder(policy, context, context->project);
 }

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -12,7 +13,8 @@
 #include "core/json.h"
 #include "core/path.h"
 
-#define MESSAGE_LIMIT (64u << 20)
+#define MESSAGE_LIMIT    (64u << 20)
+#define PATIENCE_SECONDS 2
 
 int client_connect(const char *folder) {
   struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -24,6 +26,14 @@ int client_connect(const char *folder) {
   if (fd < 0 || connect(fd, (struct sockaddr *)&address, sizeof address) < 0)
     return -errno;
   return steal_fd(&fd);
+}
+
+/* How long an answer may take; 0 for ever. A monitor that was stopped together with its job does
+ * not answer, and must not stop whoever asks. */
+static void set_patience(int fd, time_t seconds) {
+  struct timeval limit = {.tv_sec = seconds};
+  setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+  setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
 }
 
 /* A session answers to the one who started it; nobody else can pretend to be it either. */
@@ -44,11 +54,13 @@ int client_open(const char *folder, struct client_connection *ret_connection,
     return sb_hint(error, "it has ended: 'sandbox ps' lists those that run");
   }
   json_t *hello = NULL;
+  set_patience(connection.fd, PATIENCE_SECONDS);
   if (check_owner(connection.fd, error) < 0 || client_read(&connection, &hello, error) < 0) {
     client_close(&connection);
     return -1;
   }
   json_decref(hello);
+  set_patience(connection.fd, 0);
   *ret_connection = connection;
   return 0;
 }
@@ -113,6 +125,10 @@ int client_read(struct client_connection *connection, json_t **ret_message,
     char buffer[16384];
     int fds[FD_PASS_LIMIT];
     ssize_t got = fd_receive(connection->fd, fds, buffer, sizeof buffer);
+    if (got == -EAGAIN) {
+      sb_fail(error, SB_CODE_SYSTEM, 0, "the session does not answer");
+      return sb_hint(error, "it is stopped or busy: continue it with fg, or end its process");
+    }
     if (got <= 0 || input->length > MESSAGE_LIMIT) {
       sb_fail(error, SB_CODE_SYSTEM, got < 0 ? (int)-got : 0, "the session has ended");
       return -1;
@@ -134,6 +150,7 @@ int client_call(const char *folder, json_t *request, json_t **ret_reply, struct 
     json_decref(request);
     return -1;
   }
+  set_patience(connection.fd, PATIENCE_SECONDS);
   if (client_send(&connection, request, NULL, 0, error) < 0)
     return -1;
   return client_read(&connection, ret_reply, error);

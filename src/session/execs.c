@@ -15,9 +15,6 @@
 #include "core/text.h"
 #include "plan/plan.h"
 
-/* Each start is answered by up to three messages: what is under way must fit into the socket. */
-#define STARTING_LIMIT 64
-
 /* ---- the description that init gets ---- */
 
 static int fail_request(struct sb_error *error, const char *what, const char *fix) {
@@ -115,15 +112,16 @@ static void forget(struct execs *execs, struct exec_entry *entry) {
   *entry = execs->items[--execs->count];
 }
 
-/* A folder would be a way out: openat(0, "..") walks the host. */
+/* openat(0, "..") on a folder of the host would walk past every mask. */
 static int check_descriptors(const int *fds, struct sb_error *error) {
-  for (int i = 0; i < 3; i++) {
+  for (size_t i = 0; i < 3; i++) {
     struct stat status;
-    if (fstat(fds[i], &status) < 0)
+    if (fds[i] < 0 || fstat(fds[i], &status) < 0)
       return fail_request(error, "no descriptors for stdin, stdout and stderr came with it",
                           "pass three descriptors, or ask for \"tty\": true");
     if (S_ISDIR(status.st_mode))
-      return fail_request(error, "a descriptor is a folder", "redirect it from a file");
+      return fail_request(error, "one of the descriptors is a folder",
+                          "redirect it from a file, or from /dev/null");
   }
   return 0;
 }
@@ -136,17 +134,18 @@ int execs_request(struct execs *execs, struct engine *engine, const struct reque
   bool terminal = json_is_true(json_object_get(request->body, "tty"));
   if (!terminal && check_descriptors(request->fds, error) < 0)
     return -1;
-  if (execs->starting >= STARTING_LIMIT)
-    return fail_request(error, "too many commands are being started", "try again");
   _cleanup_close_ int memory = to_memory_file(&text, error);
   if (memory < 0)
     return -1;
   int fds[FD_PASS_LIMIT] = {memory, request->fds[0], request->fds[1], request->fds[2]};
   struct message message = {.kind = MESSAGE_EXEC, .id = ++execs->next_id};
   int result = fd_send(engine->channel, fds, terminal ? 1 : 4, &message, sizeof message);
+  if (result == -EAGAIN) {
+    sb_fail(error, SB_CODE_SYSTEM, 0, "the session is starting too many commands at once");
+    return sb_hint(error, "wait for event.started before sending more");
+  }
   if (result < 0)
     return sb_fail(error, SB_CODE_SYSTEM, -result, "asking the session to start a command");
-  execs->starting++;
   ARRAY_GROW(execs->items, execs->count);
   execs->items[execs->count++] = (struct exec_entry){
       .id = message.id,
@@ -173,7 +172,6 @@ int execs_signal(struct execs *execs, struct engine *engine, const struct reques
 /* ---- what init says ---- */
 
 static void on_started(struct execs *execs, struct exec_entry *entry, int value) {
-  execs->starting--;
   if (value < 0) {
     control_send(entry->client,
                  json_pack("{s:s, s:i, s:i}", "event", "event.failed", "id", (int)entry->id,
@@ -190,20 +188,37 @@ static void on_started(struct execs *execs, struct exec_entry *entry, int value)
       entry->tag, NULL, 0);
 }
 
-void execs_message(struct execs *execs, const struct message *message, const int *fds) {
+/* Ends the command of a client that left. If the line is full now, it has room again when init has
+ * said something: then once more. */
+static void end_command(struct engine *engine, struct exec_entry *entry) {
+  struct message message = {.kind = MESSAGE_EXEC_SIGNAL, .value = SIGKILL, .id = entry->id};
+  entry->told_to_end = fd_send(engine->channel, NULL, 0, &message, sizeof message) != -EAGAIN;
+}
+
+static void end_abandoned(struct execs *execs, struct engine *engine) {
+  for (size_t i = 0; i < execs->count; i++) {
+    if (!execs->items[i].client && !execs->items[i].told_to_end)
+      end_command(engine, &execs->items[i]);
+  }
+}
+
+/* Nobody wants to know any more; only its end matters. */
+static void on_abandoned_message(struct execs *execs, struct exec_entry *entry,
+                                 const struct message *message) {
+  bool failed = message->kind == MESSAGE_EXEC_STARTED && message->value < 0;
+  if (failed || message->kind == MESSAGE_EXEC_EXITED)
+    forget(execs, entry);
+}
+
+void execs_message(struct execs *execs, struct engine *engine, const struct message *message,
+                   const int *fds) {
+  end_abandoned(execs, engine);
   struct exec_entry *entry = find(execs, message->id);
   if (!entry)
     return;
-  if (!entry->client) { /* it left; what is started for it is ended by execs_flush */
-    bool failed = message->kind == MESSAGE_EXEC_STARTED && message->value < 0;
-    if (message->kind == MESSAGE_EXEC_STARTED)
-      execs->starting--;
-    entry->started |= message->kind == MESSAGE_EXEC_STARTED;
-    if (failed || message->kind == MESSAGE_EXEC_EXITED)
-      forget(execs, entry);
-    return;
-  }
-  if (message->kind == MESSAGE_EXEC_TERMINAL)
+  if (!entry->client)
+    on_abandoned_message(execs, entry, message);
+  else if (message->kind == MESSAGE_EXEC_TERMINAL)
     control_send(entry->client,
                  json_pack("{s:s, s:i}", "event", "event.terminal", "id", (int)entry->id),
                  entry->tag, fds, 1);
@@ -219,23 +234,12 @@ void execs_message(struct execs *execs, const struct message *message, const int
 }
 
 void execs_client_gone(struct execs *execs, struct engine *engine, const struct client *client) {
-  for (size_t i = 0; i < execs->count; i++) {
-    if (execs->items[i].client == client)
-      execs->items[i].client = NULL;
-  }
-  execs_flush(execs, engine);
-}
-
-/* The line to init never blocks us, so what does not fit now is said later. */
-void execs_flush(struct execs *execs, struct engine *engine) {
-  for (size_t i = 0; i < execs->count; i++) {
-    struct exec_entry *entry = &execs->items[i];
-    if (entry->client || !entry->started || entry->killed || engine->channel < 0)
+  for (size_t i = execs->count; i-- > 0;) {
+    if (execs->items[i].client != client)
       continue;
-    struct message message = {.kind = MESSAGE_EXEC_SIGNAL, .value = SIGKILL, .id = entry->id};
-    if (fd_send(engine->channel, NULL, 0, &message, sizeof message) < 0)
-      return;
-    entry->killed = true;
+    execs->items[i].client = NULL;
+    if (engine->channel >= 0)
+      end_command(engine, &execs->items[i]);
   }
 }
 

@@ -11,16 +11,14 @@
 
 struct exec_entry {
   uint32_t id;
-  struct client *client;
+  struct client *client; /* NULL: it left */
   json_t *tag;
-  bool started;
-  bool killed; /* its client is gone and init has been told */
+  bool started, told_to_end;
 };
 
 struct execs {
   struct exec_entry *items;
   size_t count;
-  size_t starting; /* asked for, not yet answered */
   uint32_t next_id;
   uint64_t total; /* ever started */
 };
@@ -30,7 +28,8 @@ int execs_request(struct execs *execs, struct engine *engine, const struct reque
                   struct sb_error *error);
 
 /* A message of init about one of them. */
-void execs_message(struct execs *execs, const struct message *message, const int *fds);
+void execs_message(struct execs *execs, struct engine *engine, const struct message *message,
+                   const int *fds);
 
 /* cmd.exec.signal: {"id":…, "signal":n}. */
 int execs_signal(struct execs *execs, struct engine *engine, const struct request *request,
@@ -38,5 +37,4 @@ int execs_signal(struct execs *execs, struct engine *engine, const struct reques
 
 /* The client is gone: its commands are ended. */
 void execs_client_gone(struct execs *execs, struct engine *engine, const struct client *client);
-void execs_flush(struct execs *execs, struct engine *engine);
 void execs_clear(struct execs *execs);

@@ -89,8 +89,13 @@ static void give_signals_back(struct monitor *monitor) {
   sigprocmask(SIG_SETMASK, &monitor->original_mask, NULL);
 }
 
-/* Stops our own job as Ctrl-Z does, until the user brings it back with fg or bg. */
+/* Stops our own job as Ctrl-Z does, until the user brings it back with fg or bg. Without a terminal
+ * nobody pressed it: a workload that stops itself must not stop its own time limit, nor the program
+ * that started us and shares our process group. */
 static void stop_with_workload(struct monitor *monitor) {
+  if (!monitor->terminal.any && !monitor->stop_asked)
+    return;
+  monitor->stop_asked = false;
   terminal_restore(&monitor->terminal);
   sigset_t stop;
   sigemptyset(&stop);
@@ -134,8 +139,10 @@ static void handle_signal(struct monitor *monitor, int signal) {
     terminal_resize(&monitor->terminal);
   /* SIGSTOP, because the workload's group may be an orphan, which ignores SIGTSTP; init tells us
    * that it stopped, and then we stop, too. */
-  if (signal == SIGTSTP)
+  if (signal == SIGTSTP) {
+    monitor->stop_asked = true;
     engine_send(&monitor->engine, MESSAGE_SIGNAL_GROUP, SIGSTOP);
+  }
 }
 
 static void read_signals(struct monitor *monitor) {
@@ -219,7 +226,7 @@ static void handle_message(struct monitor *monitor, const struct message *messag
   case MESSAGE_EXEC_TERMINAL:
   case MESSAGE_EXEC_STARTED:
   case MESSAGE_EXEC_EXITED:
-    execs_message(&monitor->execs, message, fds);
+    execs_message(&monitor->execs, &monitor->engine, message, fds);
     return;
   default:
     monitor->over = true; /* exited; or not of this protocol: end rather than guess */
@@ -230,6 +237,8 @@ static void read_message(struct monitor *monitor) {
   struct message message = {0};
   int fds[FD_PASS_LIMIT];
   ssize_t got = fd_receive(monitor->engine.channel, fds, &message, sizeof message);
+  if (got == -EAGAIN)
+    return;
   if (got != sizeof message) {
     monitor->over = true;
     return;
@@ -320,7 +329,13 @@ static int next_timeout(const struct monitor *monitor) {
 
 /* ---- the session ---- */
 
-enum { WATCH_CHANNEL, WATCH_SIGNALS, WATCH_TERMINAL, WATCH_CAPTURE = 4, WATCH_CONTROL = 6 };
+enum {
+  WATCH_CHANNEL,
+  WATCH_SIGNALS,
+  WATCH_TERMINAL,
+  WATCH_CAPTURE = WATCH_TERMINAL + TERMINAL_WATCH_COUNT,
+  WATCH_CONTROL = WATCH_CAPTURE + 2,
+};
 
 static void look_once(struct monitor *monitor) {
   struct pollfd watched[WATCH_CONTROL + CONTROL_WATCH_LIMIT] = {
@@ -342,7 +357,6 @@ static void look_once(struct monitor *monitor) {
   if (watched[WATCH_CHANNEL].revents)
     read_message(monitor);
   control_dispatch(monitor->control, watched + WATCH_CONTROL, clients);
-  execs_flush(&monitor->execs, &monitor->engine);
   uint64_t now = monotonic_ns();
   check_time(monitor, now);
   check_limits(monitor, now);

@@ -32,9 +32,10 @@ struct monitor {
   bool announced;
   int early; /* a signal that came before the workload: it gets it when it is there */
   uint64_t early_until_ns;
-  int abandoned;  /* the signal that ended the start */
-  bool timed_out; /* the wall time ran out */
-  bool killed;    /* by `sandbox kill` or a limit that only we noticed */
+  bool stop_asked; /* SIGTSTP reached us and was passed on */
+  int abandoned;   /* the signal that ended the start */
+  bool timed_out;  /* the wall time ran out */
+  bool killed;     /* by `sandbox kill` or a limit that only we noticed */
   bool over;
 };
 

@@ -111,10 +111,14 @@ static int make_and_hold(struct placeholder *placeholder, struct pool *pool, int
         unlinkat(parent, name, placeholder->content ? 0 : AT_REMOVEDIR);
       return -saved;
     }
-    if (fd >= 0 && flock(fd, LOCK_SH) == 0 && !is_removed(fd)) {
+    /* Whoever removes one holds it for a moment. Never wait: anybody could lock it for good. */
+    bool locked = fd >= 0 && flock(fd, LOCK_SH | LOCK_NB) == 0;
+    if (locked && !is_removed(fd)) {
       placeholder->fd = steal_fd(&fd);
       return 0;
     }
+    if (!locked && fd >= 0)
+      usleep(10000);
   }
   return -EAGAIN;
 }

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -23,8 +24,9 @@ static void list_folders(struct pool *pool) {
   int copy = openat(pool->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   DIR *entries = copy >= 0 ? fdopendir(copy) : NULL;
   for (struct dirent *entry; entries && (entry = readdir(entries));) {
+    bool other = entry->d_type != DT_DIR && entry->d_type != DT_UNKNOWN;
     pool->files += entry->d_name[0] == 'f';
-    if (entry->d_name[0] != 'd' || pool->count >= POOL_LIMIT)
+    if (entry->d_name[0] != 'd' || other || pool->count >= POOL_LIMIT)
       continue;
     ARRAY_GROW(pool->names, pool->count);
     pool->names[pool->count++] = xstrdup(entry->d_name);
@@ -110,6 +112,22 @@ int pool_take(struct pool *pool, int parent, const char *name, const char *conte
   return result == 0 || result == -EEXIST ? result : -ENOENT;
 }
 
+/* Between looking at a name and moving it, another session may have put something else there. */
+static bool is_named(int folder, const char *name, int fd) {
+  struct stat held, named;
+  return fstat(fd, &held) == 0 && fstatat(folder, name, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
+         held.st_dev == named.st_dev && held.st_ino == named.st_ino;
+}
+
+/* What is not ours after all goes back to where it was; if its place is taken, it is kept. */
+static void give_back(struct pool *pool, const char *stocked, int parent, const char *name) {
+  if (move(pool->fd, stocked, parent, name) == 0)
+    return;
+  char kept[80];
+  snprintf(kept, sizeof kept, "kept-%s", stocked);
+  move(pool->fd, stocked, pool->fd, kept);
+}
+
 static int give_folder(struct pool *pool, int parent, const char *name, int fd,
                        const char *session_id) {
   char stocked[64];
@@ -119,14 +137,8 @@ static int give_folder(struct pool *pool, int parent, const char *name, int fd,
   if (move(parent, name, pool->fd, stocked) < 0)
     return -1;
   pool->given++;
-  if (folder_is_empty(fd))
-    return 0;
-  /* Somebody used it in that very moment: it is theirs, so back it goes. */
-  if (move(pool->fd, stocked, parent, name) == 0)
-    return 0;
-  char kept[80];
-  snprintf(kept, sizeof kept, "kept-%s", stocked);
-  move(pool->fd, stocked, pool->fd, kept);
+  if (!is_named(pool->fd, stocked, fd) || !folder_is_empty(fd))
+    give_back(pool, stocked, parent, name);
   return 0;
 }
 
@@ -140,5 +152,9 @@ int pool_give(struct pool *pool, int parent, const char *name, const char *conte
   file_name(content, stocked);
   if (pool->files >= POOL_LIMIT || !holds(parent, name, content))
     return -1;
-  return move(parent, name, pool->fd, stocked) < 0 ? -1 : 0;
+  if (move(parent, name, pool->fd, stocked) < 0)
+    return -1;
+  if (!is_named(pool->fd, stocked, fd))
+    give_back(pool, stocked, parent, name);
+  return 0;
 }

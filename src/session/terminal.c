@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -86,14 +87,21 @@ static bool is_empty(const struct terminal_buffer *buffer) {
   return buffer->start == buffer->end;
 }
 
-void terminal_watch(const struct terminal *terminal, struct pollfd watched[2]) {
-  watched[0] = (struct pollfd){.fd = -1};
-  watched[1] = (struct pollfd){.fd = terminal->master};
+/* A user who pauses the screen pauses the workload, as outside, but never us: then its terminal is
+ * not read until the screen takes more, and limits and signals go on. */
+void terminal_watch(const struct terminal *terminal, struct pollfd watched[TERMINAL_WATCH_COUNT]) {
+  for (size_t i = 0; i < TERMINAL_WATCH_COUNT; i++)
+    watched[i] = (struct pollfd){.fd = -1};
   if (terminal->master < 0)
     return;
   if (terminal->input_open && is_empty(&terminal->to_session) && !in_background())
     watched[0] = (struct pollfd){.fd = STDIN_FILENO, .events = POLLIN};
-  watched[1].events = (short)(POLLIN | (is_empty(&terminal->to_session) ? 0 : POLLOUT));
+  if (!is_empty(&terminal->to_user))
+    watched[2] = (struct pollfd){.fd = terminal->output, .events = POLLOUT};
+  else
+    watched[1] = (struct pollfd){
+        .fd = terminal->master,
+        .events = (short)(POLLIN | (is_empty(&terminal->to_session) ? 0 : POLLOUT))};
 }
 
 /* Returns false when the descriptor has nothing more to give. */
@@ -130,27 +138,46 @@ static void close_master(struct terminal *terminal) {
   terminal->master = -1;
 }
 
-static bool copy_output(struct terminal *terminal) {
-  if (!fill(&terminal->to_user, terminal->master))
-    return false;
-  size_t length = terminal->to_user.end - terminal->to_user.start;
-  terminal->to_user.start = terminal->to_user.end = 0;
-  /* A blocking write: a user who pauses the screen pauses the workload, as outside. */
-  return file_write_all(terminal->output, terminal->to_user.data, length) == 0;
+/* The descriptor is the user's and stays blocking; but what poll says is writable takes this much
+ * without waiting, if it is a pipe. Returns false if nobody can read it any more. */
+static bool flush_to_user(struct terminal *terminal) {
+  struct terminal_buffer *buffer = &terminal->to_user;
+  struct pollfd ready = {.fd = terminal->output, .events = POLLOUT};
+  while (!is_empty(buffer) && poll(&ready, 1, 0) > 0) {
+    size_t length = buffer->end - buffer->start;
+    ssize_t written = write(terminal->output, buffer->data + buffer->start,
+                            length < PIPE_BUF ? length : PIPE_BUF);
+    if (written < 0)
+      return errno == EAGAIN || errno == EINTR;
+    buffer->start += (size_t)written;
+  }
+  return true;
 }
 
-void terminal_relay(struct terminal *terminal, const struct pollfd watched[2]) {
+void terminal_relay(struct terminal *terminal, const struct pollfd watched[TERMINAL_WATCH_COUNT]) {
   if (watched[0].revents && !fill(&terminal->to_session, STDIN_FILENO))
     end_input(terminal);
   flush_to_session(terminal);
-  if (watched[1].revents & (POLLIN | POLLHUP | POLLERR) && !copy_output(terminal))
+  if (watched[1].revents & (POLLIN | POLLHUP | POLLERR) &&
+      !fill(&terminal->to_user, terminal->master))
     close_master(terminal);
+  if (terminal->master >= 0 && !flush_to_user(terminal))
+    close_master(terminal);
+}
+
+/* Nothing runs any more, so we may wait for the user. */
+static bool write_rest(struct terminal *terminal) {
+  struct terminal_buffer *buffer = &terminal->to_user;
+  size_t start = buffer->start, length = buffer->end - buffer->start;
+  buffer->start = buffer->end = 0;
+  return file_write_all(terminal->output, buffer->data + start, length) == 0;
 }
 
 void terminal_drain(struct terminal *terminal) {
   while (terminal->master >= 0) {
     struct pollfd ready = {.fd = terminal->master, .events = POLLIN};
-    if (poll(&ready, 1, 0) <= 0 || !(ready.revents & POLLIN) || !copy_output(terminal))
+    if (!write_rest(terminal) || poll(&ready, 1, 0) <= 0 || !(ready.revents & POLLIN) ||
+        !fill(&terminal->to_user, terminal->master))
       close_master(terminal);
   }
 }

@@ -39,9 +39,10 @@ void terminal_set_raw(struct terminal *terminal);
 void terminal_restore(struct terminal *terminal);
 void terminal_resize(struct terminal *terminal);
 
-/* Fills in what to wait for (2 entries) and, after poll, copies what is ready. */
-void terminal_watch(const struct terminal *terminal, struct pollfd watched[2]);
-void terminal_relay(struct terminal *terminal, const struct pollfd watched[2]);
+/* Fills in what to wait for and, after poll, copies what is ready. */
+enum { TERMINAL_WATCH_COUNT = 3 };
+void terminal_watch(const struct terminal *terminal, struct pollfd watched[TERMINAL_WATCH_COUNT]);
+void terminal_relay(struct terminal *terminal, const struct pollfd watched[TERMINAL_WATCH_COUNT]);
 
 /* Passes on what the session still wrote, after its end. */
 void terminal_drain(struct terminal *terminal);
