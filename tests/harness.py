@@ -499,8 +499,9 @@ def mounts_below(base):
 class LeakCheck:
     """Compares the host before and after a test."""
 
-    # Kept by design, below the state folder: logs, the audit trail, and the pool of prepared parts.
-    STATE_ALLOWED = ("audit", "log", "trust", "history", "lock", "pool")
+    # Kept by design, below the state folder: logs, the audit trail, reports of what changed, and the
+    # pool of prepared parts.
+    STATE_ALLOWED = ("audit", "log", "trust", "history", "lock", "pool", "reports")
     RUNTIME_ALLOWED = ("lock",)
 
     def __init__(self, box):
