@@ -126,6 +126,7 @@ int session_exec(const char *folder, const struct exec_options *options, struct 
   static const int own[] = {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO};
   if (client_open(folder, &relay.connection, error) < 0)
     return -1;
+  client_set_patience(&relay.connection, CLIENT_WAIT_FOREVER);
   relay.signals = take_signals();
   int result = client_send(&relay.connection, exec_request(options), own,
                            options->terminal ? 0 : ARRAY_SIZE(own), error);

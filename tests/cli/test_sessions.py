@@ -72,6 +72,23 @@ def test_ps_of_one_session_has_pids_inside_and_outside(box):
         assert re.search(rf"^ +{sleep['pid']} +{sleep['host_pid']} .*sleep 32$", text, re.M), text
 
 
+def test_ps_does_not_wait_for_a_stopped_session(box):
+    with running(box, ["sleep", "30"]) as (process, sid), idle(box) as other:
+        os.kill(process.pid, signal.SIGSTOP)
+        result = sandbox(box, "ps", "--json")
+        assert result.seconds < 2
+        answers = {session["sid"]: session["responsive"] for session in json.loads(result.stdout)}
+        assert answers == {sid: False, other: True}
+        assert sandbox(box, "exec", sid, "--", "true").exit == 125
+
+
+def test_kill_reaches_a_stopped_session(box):
+    with running(box, ["sleep", "30"]) as (process, sid):
+        os.kill(process.pid, signal.SIGSTOP)
+        assert sandbox(box, "kill", sid).exit == 0
+        assert process.wait(5) == 137
+
+
 # ---- names ----
 
 
