@@ -498,7 +498,6 @@ static void finish(struct monitor *monitor) {
   terminal_drain(&monitor->terminal); /* now that nobody is left to write more */
   capture_drain(&monitor->capture);
   terminal_restore(&monitor->terminal);
-  control_close(monitor->control);
   execs_clear(&monitor->execs);
   registry_remove(&monitor->registration);
   placeholders_remove(&monitor->placeholders);
@@ -538,6 +537,7 @@ int session_run(const struct session_request *request, struct session_result *re
     result = conclude(&monitor, error);
   }
   limit_group_remove(&monitor.limits);
+  control_close(monitor.control); /* `sandbox kill` waits for it: nothing is left now */
   give_signals_back(&monitor);
   ret_result->capture = monitor.capture;
   report_phase(request->report, PHASE_FINISHED);

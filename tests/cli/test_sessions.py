@@ -181,6 +181,18 @@ def test_kill_now(box):
         assert process.wait(1) == 137
 
 
+def test_nothing_is_left_when_kill_returns(box):
+    before = set(children())
+    for _ in range(10):
+        with idle(box) as sid:
+            assert os.path.isdir(box.path(".devcontainer"))
+            assert sandbox(box, "kill", sid).exit == 0
+            assert not os.path.lexists(box.path(".devcontainer")), "a placeholder is still there"
+            assert os.listdir(os.path.join(box.identity.runtime, "sandbox")) == []
+        left = {pid for pid in children() if pid not in before}
+        assert not left
+
+
 def test_kill_all(box):
     with idle(box), idle(box), running(box, ["sleep", "30"]) as (process, _):
         assert sandbox(box, "kill", "--all").exit == 0
