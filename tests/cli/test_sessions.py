@@ -289,6 +289,18 @@ def test_stats_interval_out_of_range(box, interval):
 
 
 @pytest.mark.parametrize("next_command", [["ps"], ["__complete", "sessions"], ["kill", "--all"]])
+def test_next_command_cleans_up_after_a_crash(box, next_command):
+    with running(box, ["sleep", "30"]) as (process, sid):
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait(2)
+        folder = os.path.join(box.identity.runtime, "sandbox", sid)
+        assert os.path.isdir(folder), "nothing was left: nothing to clean"
+        result = sandbox(box, *next_command)
+        assert result.exit == 0 and sid not in result.stdout
+        assert not os.path.exists(folder)
+        assert not os.path.lexists(box.path(".devcontainer"))
+
+
 def test_crash_of_a_detached_session(box):
     with idle(box) as sid:
         os.kill(monitor_of(box, sid), signal.SIGKILL)
