@@ -83,8 +83,9 @@ const struct verb kill_verb = {
     .name = "kill",
     .synopsis = "[OPTION]... SID...",
     .summary = "end sessions",
-    .description = "Ends whole sessions: SIGTERM to the command, and after two seconds SIGKILL to "
-                   "everything that is left. Returns when nothing is left.",
+    .description = "Ends whole sessions: SIGTERM to every process, and when the command has ended, "
+                   "or after two seconds, SIGKILL to everything that is left. Returns when nothing "
+                   "is left.",
     .options = kill_options,
     .operand_completion = COMPLETE_SESSION,
     .run = kill_main,

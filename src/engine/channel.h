@@ -11,6 +11,7 @@ enum message_kind {
   MESSAGE_GO,             /* placeholders exist; build the view and start */
   MESSAGE_SIGNAL,         /* value: signal for the workload's first process */
   MESSAGE_SIGNAL_GROUP,   /* value: signal for its whole process group */
+  MESSAGE_SIGNAL_ALL,     /* value: signal for every process of the session but init */
   MESSAGE_CONTINUE,       /* after MESSAGE_STOPPED: the user brought the job back */
   MESSAGE_EXEC,           /* starts one more command; carries its description and descriptors */
   MESSAGE_EXEC_SIGNAL,    /* value: signal for that command's process group */

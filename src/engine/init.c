@@ -234,6 +234,9 @@ static void obey_message(struct init *init, const struct message *message, int f
     if (command > 0)
       kill(-command, message->value);
     return;
+  case MESSAGE_SIGNAL_ALL:
+    kill(-1, message->value); /* in our pid namespace, and never ourselves */
+    return;
   case MESSAGE_CONTINUE:
     if (command > 0)
       kill(init->workload == command ? -command : init->workload, SIGCONT);

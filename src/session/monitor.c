@@ -242,15 +242,27 @@ static void read_message(struct monitor *monitor) {
 
 /* ---- limits ---- */
 
+/* An idle session has no command of its own whose end would be the session's. */
+static void end_if_deserted(struct monitor *monitor) {
+  if (monitor->request->idle && monitor->deadline.state == DEADLINE_TERMINATING &&
+      monitor->execs.count == 0)
+    monitor->over = true;
+}
+
+static void ask_to_end(struct monitor *monitor) {
+  engine_send(&monitor->engine, MESSAGE_SIGNAL_ALL, SIGTERM);
+  engine_send(&monitor->engine, MESSAGE_SIGNAL_ALL, SIGCONT);
+  end_if_deserted(monitor);
+}
+
 void monitor_terminate(struct monitor *monitor, uint64_t grace_ns) {
-  if (grace_ns == 0 || monitor->request->idle) {
+  if (grace_ns == 0) {
     monitor->over = true;
     return;
   }
-  engine_send(&monitor->engine, MESSAGE_SIGNAL_GROUP, SIGTERM);
-  engine_send(&monitor->engine, MESSAGE_SIGNAL_GROUP, SIGCONT);
   monitor->deadline = (struct deadline){
       .state = DEADLINE_TERMINATING, .at_ns = monotonic_ns() + grace_ns, .grace_ns = grace_ns};
+  ask_to_end(monitor);
 }
 
 static void name_limit(struct monitor *monitor, enum limit_kind kind) {
@@ -273,9 +285,7 @@ static void check_time(struct monitor *monitor, uint64_t now) {
   if (action == DEADLINE_TERM) {
     monitor->timed_out = true;
     name_limit(monitor, LIMIT_TIME);
-    engine_send(&monitor->engine, MESSAGE_SIGNAL_GROUP, SIGTERM);
-    engine_send(&monitor->engine, MESSAGE_SIGNAL_GROUP, SIGCONT);
-    monitor->over |= monitor->request->idle;
+    ask_to_end(monitor);
   } else if (action == DEADLINE_KILL) {
     monitor->over = true;
   }
@@ -344,6 +354,7 @@ static void look_once(struct monitor *monitor) {
   uint64_t now = monotonic_ns();
   check_time(monitor, now);
   check_limits(monitor, now);
+  end_if_deserted(monitor);
 }
 
 static void client_gone(void *context, struct client *client) {

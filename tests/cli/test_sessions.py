@@ -181,6 +181,20 @@ def test_kill_now(box):
         assert process.wait(1) == 137
 
 
+def test_kill_asks_every_command_of_the_session(box):
+    """Also those that `exec` started, and an idle session has no others."""
+    script = "trap 'echo said goodbye > goodbye; exit 0' TERM; echo ready; while :; do sleep 0.02; done"
+    with idle(box) as sid:
+        process = box.popen([box.world.command, "exec", sid, "--", "sh", "-c", script],
+                            stdout=subprocess.PIPE, stdin=subprocess.DEVNULL)
+        assert process.stdout.readline() == b"ready\n"
+        assert sandbox(box, "kill", sid).exit == 0
+        process.wait(2)
+        process.stdout.close()
+    with open(box.path("goodbye")) as source:
+        assert source.read() == "said goodbye\n"
+
+
 def test_nothing_is_left_when_kill_returns(box):
     before = set(children())
     for _ in range(10):
