@@ -158,6 +158,11 @@ static const char *usual_shell(void) {
 
 static int choose_command(struct run *run, struct sb_error *error) {
   const char *script = invocation_value(run->invocation, RUN_COMMAND);
+  if (invocation_has(run->invocation, RUN_DETACH) &&
+      (script || run->invocation->operand_count > 0)) {
+    sb_fail(error, SB_CODE_USAGE, 0, "--detach keeps an idle session and takes no command");
+    return sb_hint(error, "start the session first, then: sandbox exec SID -- make");
+  }
   if (script && run->invocation->operand_count > 0) {
     sb_fail(error, SB_CODE_USAGE, 0, "both -c and a command were given");
     return sb_hint(error, "use one of them: sandbox run -c 'make && make test'");

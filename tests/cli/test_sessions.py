@@ -233,6 +233,14 @@ def test_detach_prints_the_id_and_returns(box):
     assert sandbox(box, "kill", sid).exit == 0
 
 
+def test_detach_takes_no_command(box):
+    """It would be ignored: an idle session has none."""
+    result = sandbox(box, "run", "--static", "--detach", "--", "sleep", "5")
+    assert result.exit == 125 and "sandbox exec" in result.stderr, result
+    assert sandbox(box, "run", "--static", "--detach", "-c", "true").exit == 125
+    assert listed(box) == []
+
+
 def test_detached_session_outlives_its_terminal(box):
     result = sandbox(box, "run", "--static", "--detach", tty=True)
     sid = ID.search(result.stdout).group(0)
