@@ -35,7 +35,7 @@ struct run {
   struct run_output output;
   struct log log;
   uint64_t max_output;
-  int ready_fd; /* detached: closed when the session is ready; else -1 */
+  int ready_fd; /* detached: gets a byte when the session is ready; else -1 */
 };
 
 static void run_clear(struct run *run) {
@@ -465,15 +465,20 @@ static int run_and_report(struct run *run) {
 
 /* ---- detached ---- */
 
-/* In the parent: the session's monitor is another process now. It closes the pipe when the session
- * can be talked to, or writes nothing and exits with the reason already on stderr. */
+/* In the parent: the session's monitor is another process now. It writes a byte when the session
+ * can be talked to, or exits with the reason already on stderr. */
 static int await_detached(struct run *run, pid_t monitor, int ready) {
   char byte;
-  while (read(ready, &byte, 1) < 0 && errno == EINTR)
+  ssize_t got;
+  int status = -1;
+  while ((got = read(ready, &byte, 1)) < 0 && errno == EINTR)
     ;
-  int status;
-  if (waitpid(monitor, &status, WNOHANG) == monitor)
-    return WIFEXITED(status) ? WEXITSTATUS(status) : EXIT_CODE_FAILURE;
+  if (got != 1) {
+    while (waitpid(monitor, &status, 0) < 0 && errno == EINTR)
+      ;
+    int code = WIFEXITED(status) ? WEXITSTATUS(status) : EXIT_CODE_FAILURE;
+    return code ? code : EXIT_CODE_FAILURE;
+  }
   _cleanup_text_ struct text text = {0};
   bool json = invocation_has(run->invocation, RUN_JSON);
   text_appendf(&text, json ? "{\"sid\":\"%s\"}\n" : "%s\n", run->id);

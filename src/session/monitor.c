@@ -192,8 +192,10 @@ static void on_started(struct monitor *monitor, pid_t command) {
   announce(monitor);
   monitor->result->started = true;
   start_clocks(monitor);
-  if (monitor->request->ready_fd >= 0)
+  if (monitor->request->ready_fd >= 0) {
+    (void)file_write_all(monitor->request->ready_fd, "\n", 1);
     close(monitor->request->ready_fd);
+  }
   log_write(monitor->request->log, LOG_INFO, "started",
             (double)(monotonic_ns() - monitor->started_ns) / 1e3,
             json_pack("{s:i, s:i}", "init", (int)monitor->engine.init, "command", (int)command));

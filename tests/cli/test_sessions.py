@@ -241,6 +241,17 @@ def test_detach_takes_no_command(box):
     assert listed(box) == []
 
 
+def test_detach_that_fails_says_so(box):
+    for _ in range(10):
+        result = sandbox(box, "run", "--static", "--detach", "-C", "/proc/self/nothing")
+        assert result.exit == 125 and result.stdout == "", result
+    box.identity.folder(box.home("r" * 110))  # too long for a socket: fails in the monitor
+    for _ in range(10):
+        result = sandbox(box, "run", "--static", "--detach",
+                         env={"XDG_RUNTIME_DIR": box.home("r" * 110)})
+        assert result.exit == 125 and result.stdout == "" and "XDG_RUNTIME_DIR" in result.stderr, result
+
+
 def test_detached_session_outlives_its_terminal(box):
     result = sandbox(box, "run", "--static", "--detach", tty=True)
     sid = ID.search(result.stdout).group(0)
