@@ -16,6 +16,7 @@
 #include "core/alloc.h"
 #include "core/cleanup.h"
 #include "core/escape.h"
+#include "core/file.h"
 #include "core/json.h"
 #include "engine/engine.h"
 #include "overlay/store.h"
@@ -487,7 +488,9 @@ static int await_detached(struct run *run, pid_t monitor, int ready) {
 
 /* The caller's pipes must see their end although the session goes on; errors of the start still
  * reach stderr, which is let go when the session is ready. */
-static void leave_terminal(void) {
+static void leave_terminal(const struct run *run) {
+  const int kept[] = {run->ready_fd, run->output.status_fd, run->log.fd};
+  fd_close_others(kept, ARRAY_SIZE(kept));
   setsid();
   int null = open("/dev/null", O_RDWR | O_CLOEXEC);
   dup2(null, STDIN_FILENO);
@@ -512,8 +515,8 @@ static int run_detached(struct run *run) {
     return await_detached(run, monitor, ready[0]);
   }
   close(ready[0]);
-  leave_terminal();
   run->ready_fd = ready[1];
+  leave_terminal(run);
   return run_and_report(run);
 }
 

@@ -5,6 +5,9 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
+#include <sys/syscall.h>
+#include <limits.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -165,4 +168,17 @@ int file_resolve(const char *path, char **ret_path) {
     return -errno;
   *ret_path = resolved;
   return 0;
+}
+
+void fd_close_others(const int *kept, size_t count) {
+  for (int next = 3; next >= 0;) {
+    int stop = INT_MAX;
+    for (size_t i = 0; i < count; i++) {
+      if (kept[i] >= next && kept[i] < stop)
+        stop = kept[i];
+    }
+    if (stop > next)
+      syscall(SYS_close_range, (unsigned)next, stop == INT_MAX ? ~0U : (unsigned)stop - 1, 0);
+    next = stop == INT_MAX ? -1 : stop + 1;
+  }
 }

@@ -107,19 +107,9 @@ static int shift_time(struct init *init) {
 /* Whatever the monitor, or a program that has us as a library, had open: a copy that stays open
  * here would keep somebody waiting for the end of a pipe. */
 static void close_inherited(const struct init_input *input) {
-  int next = 3;
-  while (next >= 0) {
-    int kept = INT_MAX;
-    const int wanted[] = {input->channel, input->descriptors[0], input->descriptors[1],
-                          input->descriptors[2]};
-    for (size_t i = 0; i < ARRAY_SIZE(wanted); i++) {
-      if (wanted[i] >= next && wanted[i] < kept)
-        kept = wanted[i];
-    }
-    if (kept > next)
-      syscall(SYS_close_range, (unsigned)next, kept == INT_MAX ? ~0U : (unsigned)kept - 1, 0);
-    next = kept == INT_MAX ? -1 : kept + 1;
-  }
+  const int kept[] = {input->channel, input->descriptors[0], input->descriptors[1],
+                      input->descriptors[2]};
+  fd_close_others(kept, ARRAY_SIZE(kept));
 }
 
 static int prepare(struct init *init) {

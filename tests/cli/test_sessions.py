@@ -252,6 +252,18 @@ def test_detach_that_fails_says_so(box):
         assert result.exit == 125 and result.stdout == "" and "XDG_RUNTIME_DIR" in result.stderr, result
 
 
+def test_detached_session_keeps_no_descriptor_of_the_caller(box):
+    reader, writer = os.pipe()
+    result = sandbox(box, "run", "--static", "--detach", pass_fds=[writer])
+    os.close(writer)
+    try:
+        ready, _, _ = select.select([reader], [], [], 2)
+        assert ready and os.read(reader, 1) == b"", "the pipe is still open"
+    finally:
+        os.close(reader)
+        sandbox(box, "kill", "--now", result.stdout.strip())
+
+
 def test_detached_session_outlives_its_terminal(box):
     result = sandbox(box, "run", "--static", "--detach", tty=True)
     sid = ID.search(result.stdout).group(0)
