@@ -296,6 +296,19 @@ static void let_go_of_stdio(const struct init_input *input) {
     close(null);
 }
 
+/* The monitor sees the session through its first process, but not through us (see watch.c). An idle
+ * session has no other. */
+static void tell_started(struct init *init) {
+  struct message message = {.kind = MESSAGE_STARTED, .value = init->report->command};
+  bool idle = init->input->idle;
+  _cleanup_close_ int proc = idle ? open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC) : -1;
+  _cleanup_close_ int files = idle ? open("/tmp", O_PATH | O_DIRECTORY | O_CLOEXEC) : -1;
+  const int fds[] = {proc, files};
+  bool have_both = proc >= 0 && files >= 0;
+  (void)fd_send(init->input->channel, fds, have_both ? ARRAY_SIZE(fds) : 0, &message,
+                sizeof message);
+}
+
 _Noreturn void init_main(const struct init_input *input) {
   struct init init = {.input = input, .report = input->report};
   int terminal;
@@ -303,7 +316,7 @@ _Noreturn void init_main(const struct init_input *input) {
     give_up();
   if (!input->idle && start_workload(&init, terminal) < 0)
     give_up();
-  tell(&init, MESSAGE_STARTED, init.report->command, 0);
+  tell_started(&init);
   let_go_of_stdio(input);
   supervise(&init);
 }

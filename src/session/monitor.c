@@ -178,20 +178,21 @@ static void collect_writable(const struct plan *plan, struct strv *ret_folders) 
   }
 }
 
-static void start_clocks(struct monitor *monitor) {
+static void start_clocks(struct monitor *monitor, int *folders_inside) {
   uint64_t now = monotonic_ns();
   monitor->deadline = deadline_new(now, monitor->limits.set.value[LIMIT_TIME], TIME_GRACE_NS);
   _cleanup_strv_ struct strv folders = {0};
   collect_writable(monitor->request->plan, &folders);
   limit_group_watch(&monitor->limits, monitor->engine.init, &folders);
+  (void)limit_group_use_folders(&monitor->limits, &folders_inside[0], &folders_inside[1]);
   if (limit_group_needs_watch(&monitor->limits))
     monitor->next_look_ns = now + LOOK_FLOOR_NS;
 }
 
-static void on_started(struct monitor *monitor, pid_t command) {
+static void on_started(struct monitor *monitor, pid_t command, int *folders_inside) {
   announce(monitor);
   monitor->result->started = true;
-  start_clocks(monitor);
+  start_clocks(monitor, folders_inside);
   if (monitor->request->ready_fd >= 0) {
     (void)file_write_all(monitor->request->ready_fd, "\n", 1);
     close(monitor->request->ready_fd);
@@ -212,7 +213,7 @@ static void handle_message(struct monitor *monitor, const struct message *messag
     fds[0] = -1;
     return;
   case MESSAGE_STARTED:
-    on_started(monitor, message->value);
+    on_started(monitor, message->value, fds);
     return;
   case MESSAGE_STOPPED:
     stop_with_workload(monitor);

@@ -285,6 +285,13 @@ def test_stats_once(box):
                             r"read .*  written .*\n", line), line
 
 
+def test_stats_of_an_idle_session(box):
+    """Nobody but its init is in it, and that is closed to a plain user."""
+    with idle(box) as sid:
+        sample = json.loads(sandbox(box, "stats", "--once", "--json", sid).stdout)
+        assert sample["processes"] == 1 and sample["memory_bytes"] > 0 and sample["cpu_ns"] >= 0
+
+
 def test_stats_as_a_stream(box):
     with running(box, ["sleep", "30"]) as (_, sid):
         process = box.popen([box.world.command, "stats", "--json", "--interval", "50ms", sid],
