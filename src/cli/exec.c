@@ -29,12 +29,11 @@ struct relay {
 };
 
 static json_t *exec_request(const struct exec_options *options) {
-  json_t *request = json_pack("{s:s, s:o, s:o, s:b}", "cmd", "cmd.exec", "argv",
-                              json_string_array(options->arguments, options->argument_count), "env",
-                              json_string_array(options->environment, options->environment_count),
-                              "tty", options->terminal);
+  json_t *request = json_pack("{s:s, s:b}", "cmd", "cmd.exec", "tty", options->terminal);
+  json_set_words(request, "argv", options->arguments, options->argument_count);
+  json_set_words(request, "env", options->environment, options->environment_count);
   if (options->folder)
-    json_set_string(request, "cwd", options->folder);
+    json_set_path(request, "cwd", options->folder);
   return request;
 }
 

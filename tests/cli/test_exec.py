@@ -93,6 +93,26 @@ def test_closed_reader_ends_the_writer(box):
         assert eventually(lambda: len(commands_of(box, sid)) == 1)
 
 
+def test_every_byte_of_the_words_arrives(box):
+    words = [b"\xff\xfe", b"a b", b"", b"\n", "ü€😀".encode(), b"'\"\\$", b"\x01\x1b", b"-x", b"--"]
+    with idle(box) as sid:
+        process = start(box, sid, "python3", "-c",
+                        "import os, sys\nfor word in sys.argv[1:]:\n print(os.fsencode(word).hex())\n"
+                        "print(os.environb[b'ODD'].hex())", *words)
+        out = process.communicate(timeout=10)[0]
+        assert process.returncode == 1, "no variable yet"
+        assert out.decode().split("\n")[:-1] == [word.hex() for word in words]
+        process = box.popen([box.world.command, "exec", "--env", b"ODD=\xff=\xfe", sid, "printenv",
+                             "ODD"], stdout=subprocess.PIPE, stdin=subprocess.DEVNULL)
+        assert process.communicate(timeout=10)[0] == b"\xff=\xfe\n"
+        folder = os.path.join(os.fsencode(box.project), b"odd\xff")
+        os.mkdir(folder)
+        box.identity.own(folder)
+        process = box.popen([box.world.command, "exec", "-C", folder, sid, "pwd"],
+                            stdout=subprocess.PIPE, stdin=subprocess.DEVNULL)
+        assert process.communicate(timeout=10)[0] == folder + b"\n"
+
+
 def test_folder_and_environment(box):
     with idle(box, "--env", "FROM_RUN=1") as sid:
         assert execute(box, sid, "pwd").stdout == box.project + "\n"
@@ -372,6 +392,16 @@ def test_fifty_at_once(box):
 # ---- the protocol itself ----
 
 
+def test_words_as_base64(box):
+    with idle(box) as sid, Control(box, sid) as control, open(os.devnull, "r+b") as null:
+        reader, writer = os.pipe()
+        words = [as_text(word) for word in (b"printf", b"%s", b"\xff\x00"[:1])]
+        control.send({"cmd": "cmd.exec", "argv_b64": words}, [null.fileno(), writer, writer])
+        os.close(writer)
+        with os.fdopen(reader, "rb") as source:
+            assert source.read() == b"\xff"
+
+
 @pytest.mark.parametrize("request_, said", [
     ({"cmd": "cmd.exec"}, "argv"),
     ({"cmd": "cmd.exec", "argv": []}, "argv"),
@@ -389,6 +419,13 @@ def test_fifty_at_once(box):
     ({}, "unknown"),
     ([], "JSON object"),
 ])
+def test_wrong_requests_are_refused(box, request_, said):
+    with idle(box) as sid, Control(box, sid) as control:
+        answer = control.call(request_)
+        assert said in answer["error"]["message"], answer
+        assert control.call({"cmd": "cmd.info"})["sid"] == sid
+
+
 def test_garbage_does_not_disturb(box):
     with idle(box) as sid:
         with Control(box, sid) as control:
