@@ -14,6 +14,7 @@
 #include "cli/values.h"
 #include "core/cleanup.h"
 #include "core/escape.h"
+#include "core/file.h"
 #include "core/json.h"
 #include "session/terminal.h"
 
@@ -178,6 +179,10 @@ static int run_in_session(const struct invocation *invocation, struct exec_optio
   _cleanup_error_ struct sb_error error = {0};
   _cleanup_choice_ struct session_choice choice = {0};
   _cleanup_strv_ struct strv environment = {0};
+  if (fd_reserve_standard() < 0) {
+    sb_fail_errno(&error, "opening '/dev/null'");
+    return cli_report_for(invocation, &error);
+  }
   if (session_choose(&choice, invocation->operands[0], &error) < 0 ||
       collect_environment(invocation, &environment, &error) < 0)
     return cli_report_for(invocation, &error);

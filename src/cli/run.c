@@ -198,15 +198,8 @@ static int check_descriptors(struct sb_error *error) {
 /* Descriptors that the caller left closed: something of ours must not land on their numbers, where
  * the session's init closes what it takes for the workload's. Theirs stay closed by O_CLOEXEC. */
 static int reserve_closed_descriptors(struct sb_error *error) {
-  for (;;) {
-    int fd = open("/dev/null", O_RDWR | O_CLOEXEC);
-    if (fd < 0)
-      return sb_fail_errno(error, "opening '/dev/null'");
-    if (fd > STDERR_FILENO) {
-      close(fd);
-      return 0;
-    }
-  }
+  int result = fd_reserve_standard();
+  return result < 0 ? sb_fail(error, SB_CODE_SYSTEM, -result, "opening '/dev/null'") : 0;
 }
 
 static enum terminal_mode terminal_mode_of(const struct invocation *invocation) {

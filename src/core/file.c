@@ -182,3 +182,15 @@ void fd_close_others(const int *kept, size_t count) {
     next = stop == INT_MAX ? -1 : stop + 1;
   }
 }
+
+int fd_reserve_standard(void) {
+  for (;;) {
+    int fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+    if (fd < 0)
+      return -errno;
+    if (fd > STDERR_FILENO) {
+      close(fd);
+      return 0;
+    }
+  }
+}

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "core/alloc.h"
@@ -131,6 +132,21 @@ static int to_memory_file(const struct text *text, struct sb_error *error) {
 
 /* ---- requests ---- */
 
+/* A folder would be a way out: openat(0, "..") walks the host. */
+static int check_descriptors(const int fds[3], struct sb_error *error) {
+  for (int i = 0; i < 3; i++) {
+    struct stat status;
+    if (fds[i] < 0)
+      return fail_request(error, "no descriptors for stdin, stdout and stderr came with it",
+                          "pass three descriptors, or ask for \"tty\": true");
+    if (fstat(fds[i], &status) == 0 && S_ISDIR(status.st_mode)) {
+      sb_fail(error, SB_CODE_USAGE, 0, "descriptor %d is a folder", i);
+      return sb_hint(error, "redirect it from a file, or from /dev/null");
+    }
+  }
+  return 0;
+}
+
 static struct exec_entry *find(struct execs *execs, uint32_t id) {
   for (size_t i = 0; i < execs->count; i++) {
     if (execs->items[i].id == id)
@@ -150,9 +166,8 @@ int execs_request(struct execs *execs, struct engine *engine, const struct reque
   if (describe(engine->plan, request->body, &text, error) < 0)
     return -1;
   bool terminal = json_is_true(json_object_get(request->body, "tty"));
-  if (!terminal && (request->fds[0] < 0 || request->fds[1] < 0 || request->fds[2] < 0))
-    return fail_request(error, "no descriptors for stdin, stdout and stderr came with it",
-                        "pass three descriptors, or ask for \"tty\": true");
+  if (!terminal && check_descriptors(request->fds, error) < 0)
+    return -1;
   _cleanup_close_ int memory = to_memory_file(&text, error);
   if (memory < 0)
     return -1;

@@ -124,6 +124,15 @@ def test_folder_and_environment(box):
         assert result.exit == 125 and "fix:" in result.stderr
 
 
+def test_without_descriptors(box):
+    """stdin closed by the caller: nothing of ours may land there."""
+    with idle(box) as sid:
+        script = f'"{box.world.command}" exec {sid} -- sh -c "cat <&0; echo code \\$?" <&-'
+        result = box.plain(["sh", "-c", script])
+        assert "code" in result.stdout or result.exit == 125, result
+        assert execute(box, sid, "true").exit == 0
+
+
 # ---- confined like the first command ----
 
 DUMP = r"""
@@ -441,3 +450,9 @@ def test_garbage_does_not_disturb(box):
         assert execute(box, sid, "echo", "fine").stdout == "fine\n"
 
 
+def test_folder_as_descriptor_is_refused(box):
+    """openat(0, "..") would walk the host."""
+    with idle(box) as sid:
+        result = box.plain(["sh", "-c", f'"{box.world.command}" exec {sid} -- ls /proc/self/fd/0/ </'])
+        assert result.exit == 125 and "folder" in result.stderr and result.stdout == "", result
+        assert execute(box, sid, "true").exit == 0
