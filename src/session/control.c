@@ -198,10 +198,22 @@ static bool is_same_user(int fd) {
   return peer.uid == geteuid() || peer.uid == 0;
 }
 
+static void turn_away(int fd) {
+  static const char line[] =
+      "{\"error\":{\"code\":\"system\",\"message\":\"too many connections to the session\","
+      "\"hint\":\"wait until some of its commands have ended\"}}\n";
+  ssize_t ignored = send(fd, line, sizeof line - 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+  (void)ignored;
+}
+
 static void accept_client(struct control *control) {
   _cleanup_close_ int fd = accept4(control->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-  if (fd < 0 || !is_same_user(fd) || control->count >= CONTROL_CLIENT_LIMIT)
+  if (fd < 0 || !is_same_user(fd))
     return;
+  if (control->count >= CONTROL_CLIENT_LIMIT) {
+    turn_away(fd);
+    return;
+  }
   struct client *client = xcalloc(1, sizeof *client);
   client->fd = steal_fd(&fd);
   memset(client->fds, -1, sizeof client->fds);

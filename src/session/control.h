@@ -11,7 +11,7 @@
 #include "core/file.h"
 
 #define CONTROL_VERSION      1
-#define CONTROL_CLIENT_LIMIT 64
+#define CONTROL_CLIENT_LIMIT 512 /* as many as commands, see EXEC_LIMIT */
 #define CONTROL_LINE_LIMIT   (1u << 20)
 #define CONTROL_WATCH_LIMIT  (CONTROL_CLIENT_LIMIT + 1)
 

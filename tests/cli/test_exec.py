@@ -398,6 +398,24 @@ def test_fifty_at_once(box):
         assert len(processes_of(box, sid)) == 1
 
 
+def test_too_many_at_once_is_said(box):
+    with idle(box) as sid:
+        connections = []
+        try:
+            for _ in range(700):
+                connections.append(Control(box, sid))
+                if "error" in (connections[-1].hello or {"error": "closed without a word"}):
+                    break
+            assert "too many" in connections[-1].hello["error"]["message"]
+            assert len(connections) > 200
+            result = execute(box, sid, "true")
+            assert result.exit == 125 and "too many" in result.stderr, result
+        finally:
+            for connection in connections:
+                connection.__exit__()
+        assert eventually(lambda: execute(box, sid, "true").exit == 0)
+
+
 # ---- the protocol itself ----
 
 
