@@ -419,6 +419,24 @@ def test_too_many_at_once_is_said(box):
 # ---- the protocol itself ----
 
 
+def test_requests_in_a_row(box):
+    """Descriptors belong to the command they came with, whatever else is on its way."""
+    with idle(box) as sid, Control(box, sid) as control:
+        pipes = [os.pipe() for _ in range(3)]
+        with open(os.devnull) as null:
+            for number, (_, writer) in enumerate(pipes):
+                control.send({"cmd": "cmd.info", "tag": "between"})
+                control.send({"cmd": "cmd.exec", "argv": ["echo", str(number)], "tag": number},
+                             [null.fileno(), writer, writer])
+        for _, writer in pipes:
+            os.close(writer)
+        for number, (reader, _) in enumerate(pipes):
+            with os.fdopen(reader, "rb") as source:
+                assert source.read() == b"%d\n" % number
+        messages = [control.read() for _ in range(9)]
+        assert not [message for message in messages if "error" in message], messages
+
+
 def test_words_as_base64(box):
     with idle(box) as sid, Control(box, sid) as control, open(os.devnull, "r+b") as null:
         reader, writer = os.pipe()
