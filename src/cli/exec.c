@@ -24,7 +24,8 @@ struct relay {
   struct client_connection connection;
   struct terminal terminal;
   int signals;
-  int id;
+  int id;        /* 0 until it has started */
+  int early;     /* a signal that came before that */
   int exit_code; /* -1 while it runs */
   const char *command;
 };
@@ -50,16 +51,24 @@ static int take_signals(void) {
   return fd;
 }
 
+static void send_signal(struct relay *relay, int signal, struct sb_error *error) {
+  client_send(&relay->connection,
+              json_pack("{s:s, s:i, s:i}", "cmd", "cmd.exec.signal", "id", relay->id, "signal",
+                        signal),
+              NULL, 0, error);
+}
+
 static void forward_signals(struct relay *relay, struct sb_error *error) {
   struct signalfd_siginfo info;
   while (read(relay->signals, &info, sizeof info) == sizeof info) {
     if (info.ssi_signo == SIGWINCH)
       terminal_resize(&relay->terminal);
     else if (relay->id > 0)
-      client_send(&relay->connection,
-                  json_pack("{s:s, s:i, s:i}", "cmd", "cmd.exec.signal", "id", relay->id, "signal",
-                            (int)info.ssi_signo),
-                  NULL, 0, error);
+      send_signal(relay, (int)info.ssi_signo, error);
+    else if (relay->early)
+      relay->exit_code = 128 + (int)info.ssi_signo; /* no answer yet, and the second one: enough */
+    else
+      relay->early = (int)info.ssi_signo;
   }
 }
 
@@ -80,9 +89,11 @@ static int handle_event(struct relay *relay, const json_t *message, struct sb_er
     return 0;
   if (strcmp(event, "event.terminal") == 0)
     terminal_connect(&relay->terminal, relay->connection.fds[0]);
-  else if (strcmp(event, "event.started") == 0)
+  else if (strcmp(event, "event.started") == 0) {
     relay->id = (int)json_integer_value(json_object_get(message, "id"));
-  else if (strcmp(event, "event.exited") == 0)
+    if (relay->early)
+      send_signal(relay, relay->early, error);
+  } else if (strcmp(event, "event.exited") == 0)
     relay->exit_code = exit_code_of((int)json_integer_value(json_object_get(message, "status")));
   else if (strcmp(event, "event.failed") == 0) {
     int errnum = (int)json_integer_value(json_object_get(message, "errno"));

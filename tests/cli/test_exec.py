@@ -232,6 +232,24 @@ def test_killed_client_ends_its_command(box):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT,
                                     signal.SIGUSR1])
+def test_signals_are_forwarded(box, number):
+    with idle(box) as sid:
+        process = waiting(box, sid, f"trap 'echo got it; exit 9' {number.name[3:]}; echo ready; "
+                                    "while :; do sleep 0.02; done")
+        os.kill(process.pid, number)
+        assert process.wait(3) == 9
+        assert process.stdout.read() == b"got it\n"
+        process.stdout.close()
+
+
+def test_signal_without_a_handler(box):
+    with idle(box) as sid:
+        process = waiting(box, sid, "echo ready; exec sleep 30")
+        os.kill(process.pid, signal.SIGINT)
+        assert process.wait(3) == 130
+        process.stdout.close()
+
+
 def test_after_the_end_of_the_session(box):
     with idle(box) as sid:
         sandbox(box, "kill", sid)
