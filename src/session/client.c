@@ -12,6 +12,7 @@
 #include "core/cleanup.h"
 #include "core/json.h"
 #include "core/path.h"
+#include "session/control.h"
 
 #define MESSAGE_LIMIT (64u << 20)
 
@@ -78,6 +79,11 @@ int client_send(struct client_connection *connection, json_t *request, const int
   _cleanup_free_ char *line = json_line(request);
   json_decref(request);
   size_t length = strlen(line);
+  if (length > CONTROL_LINE_LIMIT) {
+    sb_fail(error, SB_CODE_USAGE, 0, "arguments and environment are too long for a session");
+    return sb_hint(error, "pass a file instead: together they may have %u bytes",
+                   CONTROL_LINE_LIMIT);
+  }
   int result;
   if (fd_count > 0) {
     /* With the first byte, so that the rest may be longer than one send. */

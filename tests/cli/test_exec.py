@@ -113,6 +113,15 @@ def test_every_byte_of_the_words_arrives(box):
         assert process.communicate(timeout=10)[0] == folder + b"\n"
 
 
+def test_long_arguments(box):
+    with idle(box) as sid:
+        words = ["x" * 1000] * 400
+        assert execute(box, sid, "sh", "-c", "echo $#", "sh", *words).stdout == "400\n"
+        result = execute(box, sid, "true", *["\u00e9" * 60000] * 10)  # more than a request may hold
+        assert result.exit == 125 and "too long" in result.stderr and "fix:" in result.stderr, result
+        assert execute(box, sid, "true").exit == 0
+
+
 def test_folder_and_environment(box):
     with idle(box, "--env", "FROM_RUN=1") as sid:
         assert execute(box, sid, "pwd").stdout == box.project + "\n"
