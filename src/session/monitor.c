@@ -83,8 +83,18 @@ static int take_signals(struct monitor *monitor, struct sb_error *error) {
   return 0;
 }
 
+/* A reader that left, of the output or of the status lines, has raised SIGPIPE meanwhile. */
+static void forget_broken_pipes(void) {
+  sigset_t pipes;
+  sigemptyset(&pipes);
+  sigaddset(&pipes, SIGPIPE);
+  while (sigtimedwait(&pipes, NULL, &(struct timespec){0}) > 0)
+    ;
+}
+
 static void give_signals_back(struct monitor *monitor) {
   close(monitor->signals);
+  forget_broken_pipes();
   sigprocmask(SIG_SETMASK, &monitor->original_mask, NULL);
 }
 
@@ -552,12 +562,12 @@ int session_run(const struct session_request *request, struct session_result *re
   }
   limit_group_remove(&monitor.limits);
   control_close(monitor.control); /* `sandbox kill` waits for it: nothing is left now */
-  give_signals_back(&monitor);
   ret_result->capture = monitor.capture;
   report_phase(request->report, PHASE_FINISHED);
   memcpy(ret_result->phases, request->report->phases, sizeof ret_result->phases);
   log_write(request->log, LOG_INFO, "exited", ret_result->wall_seconds * 1e6,
             json_pack("{s:i}", "exit", ret_result->exit_code));
   notify(&monitor, &(struct session_notice){.event = SESSION_EXITED, .result = ret_result});
+  give_signals_back(&monitor);
   return result;
 }

@@ -155,6 +155,14 @@ def test_bad_status_descriptor(box, value):
     assert not os.path.exists(box.path("started"))
 
 
+def test_status_reader_that_left(box):
+    reader, writer = os.pipe()
+    os.close(reader)
+    result = box.run(["echo", "fine"], options=["--status-fd", str(writer)], pass_fds=[writer])
+    os.close(writer)
+    assert (result.exit, result.stdout) == (0, "fine\n")
+
+
 # ---- the log ----
 
 
