@@ -135,6 +135,16 @@ def test_processor_share(box):
     assert float(box.run(spin).stdout) > 0.4, "the control was slow, too"
 
 
+def test_disk_throughput(box):
+    write = ["sh", "-c", "dd if=/dev/zero of=fill bs=1M count=6 oflag=direct 2>&1"]
+    limited = box.run(write, options=["--io", "4M"])
+    if box.identity.name == "user":
+        assert limited.exit == 125 and "fix:" in limited.stderr, limited
+        return
+    assert limited.exit == 0 and limited.seconds > 1, limited
+    assert box.run(write).seconds < 1
+
+
 # ---- bad values ----
 
 
