@@ -147,8 +147,7 @@ static void fill_in(struct usage *usage, const struct usage *more) {
 
 /* Looking at each process is only worth it for what no group counts. */
 static bool has_to_look(const struct limit_group *group) {
-  return (group->metrics && group->hierarchy_count == 0) || limit_group_needs_watch(group) ||
-         group->enforcers[LIMIT_PROCESSES] == ENFORCER_RLIMIT;
+  return (group->metrics && group->hierarchy_count == 0) || limit_group_needs_watch(group);
 }
 
 void limit_group_sample(struct limit_group *group, struct usage *ret_usage) {
