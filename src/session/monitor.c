@@ -550,6 +550,7 @@ int session_run(const struct session_request *request, struct session_result *re
   if (take_signals(&monitor, error) < 0)
     return -1;
   placeholders_recover(request->host);
+  registry_recover(request->host);
 
   int result = start(&monitor, error);
   while (result == 0 && !monitor.over)

@@ -104,15 +104,20 @@ static json_t *load_state(const char *folder) {
   return json_loadb(data, length, 0, NULL);
 }
 
+/* True if nobody is there any more; then the folder is gone, too. */
+static bool remove_if_dead(const char *folder, const char *id) {
+  if (!is_dead(folder))
+    return false;
+  if (id[0] != '.' || is_old(folder))
+    remove_folder(folder);
+  return true;
+}
+
 static void add_entry(struct registry *registry, const char *runtime, const char *id) {
   _cleanup_free_ char *folder = path_join(runtime, id);
-  bool draft = id[0] == '.';
-  if (is_dead(folder)) {
-    if (!draft || is_old(folder))
-      remove_folder(folder);
+  if (remove_if_dead(folder, id))
     return;
-  }
-  json_t *state = draft ? NULL : load_state(folder);
+  json_t *state = id[0] == '.' ? NULL : load_state(folder);
   if (!state)
     return;
   ARRAY_GROW(registry->entries, registry->count);
@@ -146,6 +151,18 @@ void registry_load(const struct host_context *host, struct registry *ret_registr
   closedir(folder);
   if (ret_registry->count > 0)
     qsort(ret_registry->entries, ret_registry->count, sizeof *ret_registry->entries, by_start);
+}
+
+void registry_recover(const struct host_context *host) {
+  DIR *folder = opendir(host->runtime_folder);
+  for (struct dirent *entry; folder && (entry = readdir(folder));) {
+    if (!is_id(entry))
+      continue;
+    _cleanup_free_ char *path = path_join(host->runtime_folder, entry->d_name);
+    (void)remove_if_dead(path, entry->d_name);
+  }
+  if (folder)
+    closedir(folder);
 }
 
 void registry_clear(struct registry *registry) {

@@ -38,6 +38,8 @@ struct registry {
 
 /* Lists the live sessions of this user; sweeps the dead. Never fails: no folder, no sessions. */
 void registry_load(const struct host_context *host, struct registry *ret_registry);
+/* Removes what killed monitors left; registry_load does that, too. */
+void registry_recover(const struct host_context *host);
 void registry_clear(struct registry *registry);
 #define _cleanup_registry_ __attribute__((cleanup(registry_clear)))
 
