@@ -8,7 +8,6 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "core/alloc.h"
@@ -29,11 +28,19 @@ static int fail_runtime(const struct host_context *host, int errnum, struct sb_e
                         "XDG_RUNTIME_DIR");
 }
 
+/* Never waits: whoever holds it may be stopped. Returns the descriptor, or -1. */
+static int lock_runtime(const char *runtime, int kind) {
+  _cleanup_close_ int fd = open(runtime, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  return fd >= 0 && flock(fd, kind | LOCK_NB) == 0 ? steal_fd(&fd) : -1;
+}
+
 int registry_add(const struct host_context *host, const char *session_id, const json_t *state,
                  struct registration *ret_registration, struct sb_error *error) {
   int result = file_private_folder(host->runtime_folder);
   if (result < 0)
     return fail_runtime(host, -result, error);
+  /* Until the draft is locked nobody can tell it from one that a killed monitor left. */
+  _cleanup_close_ int drafting = lock_runtime(host->runtime_folder, LOCK_SH);
   struct registration made = {.lock = -1};
   made.folder = xasprintf("%s/.%s", host->runtime_folder, session_id);
   made.final = xasprintf("%s/%s", host->runtime_folder, session_id);
@@ -90,10 +97,10 @@ static bool is_dead(const char *folder) {
   return fd < 0 ? errno == ENOENT : flock(fd, LOCK_SH | LOCK_NB) == 0;
 }
 
-/* A draft is unlocked for some microseconds after it was made; one that old is not being made. */
-static bool is_old(const char *folder) {
-  struct stat status;
-  return stat(folder, &status) == 0 && time(NULL) - status.st_mtime > 60;
+/* True if no draft is being made right now: one that nobody has locked was then left behind. */
+static bool nobody_drafts(const char *runtime) {
+  _cleanup_close_ int fd = lock_runtime(runtime, LOCK_EX);
+  return fd >= 0;
 }
 
 static json_t *load_state(const char *folder) {
@@ -105,17 +112,17 @@ static json_t *load_state(const char *folder) {
 }
 
 /* True if nobody is there any more; then the folder is gone, too. */
-static bool remove_if_dead(const char *folder, const char *id) {
+static bool remove_if_dead(const char *runtime, const char *folder, const char *id) {
   if (!is_dead(folder))
     return false;
-  if (id[0] != '.' || is_old(folder))
+  if (id[0] != '.' || (nobody_drafts(runtime) && is_dead(folder)))
     remove_folder(folder);
   return true;
 }
 
 static void add_entry(struct registry *registry, const char *runtime, const char *id) {
   _cleanup_free_ char *folder = path_join(runtime, id);
-  if (remove_if_dead(folder, id))
+  if (remove_if_dead(runtime, folder, id))
     return;
   json_t *state = id[0] == '.' ? NULL : load_state(folder);
   if (!state)
@@ -159,7 +166,7 @@ void registry_recover(const struct host_context *host) {
     if (!is_id(entry))
       continue;
     _cleanup_free_ char *path = path_join(host->runtime_folder, entry->d_name);
-    (void)remove_if_dead(path, entry->d_name);
+    (void)remove_if_dead(host->runtime_folder, path, entry->d_name);
   }
   if (folder)
     closedir(folder);
