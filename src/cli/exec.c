@@ -14,6 +14,7 @@
 #include "cli/values.h"
 #include "core/cleanup.h"
 #include "core/escape.h"
+#include "core/file.h"
 #include "core/json.h"
 #include "core/path.h"
 #include "session/terminal.h"
@@ -24,18 +25,18 @@ struct relay {
   struct client_connection connection;
   struct terminal terminal;
   int signals;
-  int id;
+  int id;        /* 0 until it has started */
+  int early;     /* a signal that came before that */
   int exit_code; /* -1 while it runs */
   const char *command;
 };
 
 static json_t *exec_request(const struct exec_options *options) {
-  json_t *request = json_pack("{s:s, s:o, s:o, s:b}", "cmd", "cmd.exec", "argv",
-                              json_string_array(options->arguments, options->argument_count), "env",
-                              json_string_array(options->environment, options->environment_count),
-                              "tty", options->terminal);
+  json_t *request = json_pack("{s:s, s:b}", "cmd", "cmd.exec", "tty", options->terminal);
+  json_set_words(request, "argv", options->arguments, options->argument_count);
+  json_set_words(request, "env", options->environment, options->environment_count);
   if (options->folder)
-    json_set_string(request, "cwd", options->folder);
+    json_set_path(request, "cwd", options->folder);
   return request;
 }
 
@@ -51,16 +52,24 @@ static int take_signals(void) {
   return fd;
 }
 
+static void send_signal(struct relay *relay, int signal, struct sb_error *error) {
+  client_send(
+      &relay->connection,
+      json_pack("{s:s, s:i, s:i}", "cmd", "cmd.exec.signal", "id", relay->id, "signal", signal),
+      NULL, 0, error);
+}
+
 static void forward_signals(struct relay *relay, struct sb_error *error) {
   struct signalfd_siginfo info;
   while (read(relay->signals, &info, sizeof info) == sizeof info) {
     if (info.ssi_signo == SIGWINCH)
       terminal_resize(&relay->terminal);
     else if (relay->id > 0)
-      client_send(&relay->connection,
-                  json_pack("{s:s, s:i, s:i}", "cmd", "cmd.exec.signal", "id", relay->id, "signal",
-                            (int)info.ssi_signo),
-                  NULL, 0, error);
+      send_signal(relay, (int)info.ssi_signo, error);
+    else if (relay->early)
+      relay->exit_code = 128 + (int)info.ssi_signo; /* no answer yet, and the second one: enough */
+    else
+      relay->early = (int)info.ssi_signo;
   }
 }
 
@@ -81,9 +90,11 @@ static int handle_event(struct relay *relay, const json_t *message, struct sb_er
     return 0;
   if (strcmp(event, "event.terminal") == 0)
     terminal_connect(&relay->terminal, relay->connection.fds[0]);
-  else if (strcmp(event, "event.started") == 0)
+  else if (strcmp(event, "event.started") == 0) {
     relay->id = (int)json_integer_value(json_object_get(message, "id"));
-  else if (strcmp(event, "event.exited") == 0)
+    if (relay->early)
+      send_signal(relay, relay->early, error);
+  } else if (strcmp(event, "event.exited") == 0)
     relay->exit_code = exit_code_of((int)json_integer_value(json_object_get(message, "status")));
   else if (strcmp(event, "event.failed") == 0) {
     int errnum = (int)json_integer_value(json_object_get(message, "errno"));
@@ -127,6 +138,7 @@ int session_exec(const char *folder, const struct exec_options *options, struct 
   static const int own[] = {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO};
   if (client_open(folder, &relay.connection, error) < 0)
     return -1;
+  client_set_patience(&relay.connection, CLIENT_WAIT_FOREVER);
   relay.signals = take_signals();
   int result = client_send(&relay.connection, exec_request(options), own,
                            options->terminal ? 0 : ARRAY_SIZE(own), error);
@@ -187,6 +199,10 @@ static int run_in_session(const struct invocation *invocation, struct exec_optio
   _cleanup_error_ struct sb_error error = {0};
   _cleanup_choice_ struct session_choice choice = {0};
   _cleanup_strv_ struct strv environment = {0};
+  if (fd_reserve_standard() < 0) {
+    sb_fail_errno(&error, "opening '/dev/null'");
+    return cli_report_for(invocation, &error);
+  }
   if (session_choose(&choice, invocation->operands[0], &error) < 0 ||
       collect_environment(invocation, &environment, &error) < 0)
     return cli_report_for(invocation, &error);

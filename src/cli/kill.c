@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -17,16 +18,26 @@ static const struct option_spec kill_options[] = {
     {0},
 };
 
+/* One that was stopped with Ctrl-Z could not even read what we ask. Its lock is held, so the pid is
+ * still its own. */
+static void wake(const struct registry_entry *entry) {
+  pid_t monitor = (pid_t)json_integer_value(json_object_get(entry->state, "pid"));
+  if (monitor > 1)
+    kill(monitor, SIGCONT);
+}
+
 /* Returns once the session is gone: its monitor closes the connection as its last act. */
 static int end_session(const struct registry_entry *entry, bool now, struct sb_error *error) {
   _cleanup_client_ struct client_connection connection = {.fd = -1};
   json_t *reply = NULL;
+  wake(entry);
   if (client_open(entry->folder, &connection, error) < 0 ||
       client_send(&connection, json_pack("{s:s, s:b}", "cmd", "cmd.kill", "now", now), NULL, 0,
                   error) < 0 ||
       client_read(&connection, &reply, error) < 0)
     return -1;
   json_decref(reply);
+  client_set_patience(&connection, CLIENT_WAIT_FOREVER);
   char byte;
   while (read(connection.fd, &byte, 1) > 0)
     ;
@@ -72,8 +83,9 @@ const struct verb kill_verb = {
     .name = "kill",
     .synopsis = "[OPTION]... SID...",
     .summary = "end sessions",
-    .description = "Ends whole sessions: SIGTERM to the command, and after two seconds SIGKILL to "
-                   "everything that is left. Returns when nothing is left.",
+    .description = "Ends whole sessions: SIGTERM to every process, and when the command has ended, "
+                   "or after two seconds, SIGKILL to everything that is left. Returns when nothing "
+                   "is left.",
     .options = kill_options,
     .operand_completion = COMPLETE_SESSION,
     .run = kill_main,

@@ -40,7 +40,8 @@ static char *command_of(const json_t *state) {
 static json_t *live_stats(const struct registry_entry *entry) {
   _cleanup_error_ struct sb_error error = {0};
   json_t *reply = NULL;
-  client_call(entry->folder, json_pack("{s:s}", "cmd", "cmd.stats"), &reply, &error);
+  client_call(entry->folder, CLIENT_SHORT_PATIENCE, json_pack("{s:s}", "cmd", "cmd.stats"), &reply,
+              &error);
   return reply;
 }
 
@@ -111,7 +112,8 @@ static void append_process(struct text *text, const json_t *process) {
 static int list_processes(const struct invocation *invocation, const struct registry_entry *entry) {
   _cleanup_error_ struct sb_error error = {0};
   json_t *reply = NULL;
-  if (client_call(entry->folder, json_pack("{s:s}", "cmd", "cmd.ps"), &reply, &error) < 0)
+  if (client_call(entry->folder, CLIENT_PATIENCE, json_pack("{s:s}", "cmd", "cmd.ps"), &reply,
+                  &error) < 0)
     return cli_report_for(invocation, &error);
   const json_t *processes = json_object_get(reply, "processes");
   _cleanup_text_ struct text text = {0};

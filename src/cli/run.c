@@ -40,7 +40,7 @@ struct run {
   struct run_output output;
   struct log log;
   uint64_t max_output;
-  int ready_fd; /* detached: closed when the session is ready; else -1 */
+  int ready_fd; /* detached: gets a byte when the session is ready; else -1 */
 };
 
 static void run_clear(struct run *run) {
@@ -205,15 +205,8 @@ static int check_descriptors(struct sb_error *error) {
 /* Descriptors that the caller left closed: something of ours must not land on their numbers, where
  * the session's init closes what it takes for the workload's. Theirs stay closed by O_CLOEXEC. */
 static int reserve_closed_descriptors(struct sb_error *error) {
-  for (;;) {
-    int fd = open("/dev/null", O_RDWR | O_CLOEXEC);
-    if (fd < 0)
-      return sb_fail_errno(error, "opening '/dev/null'");
-    if (fd > STDERR_FILENO) {
-      close(fd);
-      return 0;
-    }
-  }
+  int result = fd_reserve_standard();
+  return result < 0 ? sb_fail(error, SB_CODE_SYSTEM, -result, "opening '/dev/null'") : 0;
 }
 
 static enum terminal_mode terminal_mode_of(const struct invocation *invocation) {
@@ -502,15 +495,20 @@ static int run_and_report(struct run *run) {
 
 /* ---- detached ---- */
 
-/* In the parent: the session's monitor is another process now. It closes the pipe when the session
- * can be talked to, or writes nothing and exits with the reason already on stderr. */
+/* In the parent: the session's monitor is another process now. It writes a byte when the session
+ * can be talked to, or exits with the reason already on stderr. */
 static int await_detached(struct run *run, pid_t monitor, int ready) {
   char byte;
-  while (read(ready, &byte, 1) < 0 && errno == EINTR)
+  ssize_t got;
+  int status = -1;
+  while ((got = read(ready, &byte, 1)) < 0 && errno == EINTR)
     ;
-  int status;
-  if (waitpid(monitor, &status, WNOHANG) == monitor)
-    return WIFEXITED(status) ? WEXITSTATUS(status) : EXIT_CODE_FAILURE;
+  if (got != 1) {
+    while (waitpid(monitor, &status, 0) < 0 && errno == EINTR)
+      ;
+    int code = WIFEXITED(status) ? WEXITSTATUS(status) : EXIT_CODE_FAILURE;
+    return code ? code : EXIT_CODE_FAILURE;
+  }
   _cleanup_text_ struct text text = {0};
   bool json = invocation_has(run->invocation, RUN_JSON);
   text_appendf(&text, json ? "{\"sid\":\"%s\"}\n" : "%s\n", run->id);
@@ -519,7 +517,9 @@ static int await_detached(struct run *run, pid_t monitor, int ready) {
 
 /* The caller's pipes must see their end although the session goes on; errors of the start still
  * reach stderr, which is let go when the session is ready. */
-static void leave_terminal(void) {
+static void leave_terminal(const struct run *run) {
+  const int kept[] = {run->ready_fd, run->output.status_fd, run->log.fd};
+  fd_close_others(kept, ARRAY_SIZE(kept));
   setsid();
   int null = open("/dev/null", O_RDWR | O_CLOEXEC);
   dup2(null, STDIN_FILENO);
@@ -544,8 +544,8 @@ static int run_detached(struct run *run) {
     return await_detached(run, monitor, ready[0]);
   }
   close(ready[0]);
-  leave_terminal();
   run->ready_fd = ready[1];
+  leave_terminal(run);
   return run_and_report(run);
 }
 

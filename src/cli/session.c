@@ -2,12 +2,14 @@
 #include "cli/session.h"
 
 #include "core/alloc.h"
+#include "session/placeholders.h"
 
 int session_choose(struct session_choice *ret_choice, const char *prefix, struct sb_error *error) {
   struct session_choice choice = {0};
   if (host_context_load(&choice.host, error) < 0)
     return -1;
   registry_load(&choice.host, &choice.registry);
+  placeholders_recover(&choice.host); /* of monitors that were killed */
   if (prefix && registry_find(&choice.registry, prefix, &choice.entry, error) < 0) {
     session_choice_clear(&choice);
     return -1;

@@ -86,8 +86,8 @@ static int print_prometheus(const struct registry *registry) {
   for (size_t i = 0; samples && i < registry->count; i++) {
     _cleanup_error_ struct sb_error error = {0};
     json_t *stats = NULL;
-    if (client_call(registry->entries[i].folder, json_pack("{s:s}", "cmd", "cmd.stats"), &stats,
-                    &error) < 0)
+    if (client_call(registry->entries[i].folder, CLIENT_SHORT_PATIENCE,
+                    json_pack("{s:s}", "cmd", "cmd.stats"), &stats, &error) < 0)
       continue;
     samples[count++] =
         (struct usage_sample){.session_id = registry->entries[i].id,

@@ -2,12 +2,15 @@
 #include "core/file.h"
 
 #include <fcntl.h>
+#include <limits.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "core/alloc.h"
 #include "core/cleanup.h"
@@ -171,4 +174,29 @@ int file_resolve(const char *path, char **ret_path) {
     return -errno;
   *ret_path = resolved;
   return 0;
+}
+
+void fd_close_others(const int *kept, size_t count) {
+  for (int next = 3; next >= 0;) {
+    int stop = INT_MAX;
+    for (size_t i = 0; i < count; i++) {
+      if (kept[i] >= next && kept[i] < stop)
+        stop = kept[i];
+    }
+    if (stop > next)
+      syscall(SYS_close_range, (unsigned)next, stop == INT_MAX ? ~0U : (unsigned)stop - 1, 0);
+    next = stop == INT_MAX ? -1 : stop + 1;
+  }
+}
+
+int fd_reserve_standard(void) {
+  for (;;) {
+    int fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+    if (fd < 0)
+      return -errno;
+    if (fd > STDERR_FILENO) {
+      close(fd);
+      return 0;
+    }
+  }
 }

@@ -36,5 +36,12 @@ int fd_send(int socket, const int *fds, size_t count, const void *payload, size_
  * file) or a negative errno; more descriptors than the limit are closed. */
 ssize_t fd_receive(int socket, int ret_fds[FD_PASS_LIMIT], void *payload, size_t capacity);
 
+/* Fills those of stdin, stdout and stderr that the caller left closed with /dev/null: something of
+ * ours would land on their numbers. 0 or a negative errno. */
+int fd_reserve_standard(void);
+
+/* Closes every descriptor above 2 that is not listed. Raw: no allocation. */
+void fd_close_others(const int *kept, size_t count);
+
 /* Resolves a path to the canonical name of an existing object; negative errno on failure. */
 int file_resolve(const char *path, char **ret_path);

@@ -47,6 +47,31 @@ json_t *json_string_array(char *const *items, size_t count) {
   return array;
 }
 
+static json_t *exact_words(char *const *items, size_t count) {
+  json_t *array = json_array();
+  for (size_t i = 0; i < count; i++)
+    json_array_append_new(array, json_string(items[i]));
+  if (json_array_size(array) == count)
+    return array;
+  json_decref(array); /* one was refused */
+  return NULL;
+}
+
+void json_set_words(json_t *object, const char *key, char *const *items, size_t count) {
+  json_t *array = exact_words(items, count);
+  if (array) {
+    json_object_set_new(object, key, array);
+    return;
+  }
+  _cleanup_free_ char *encoded_key = xasprintf("%s_b64", key);
+  array = json_array();
+  for (size_t i = 0; i < count; i++) {
+    _cleanup_free_ char *encoded = base64_encode(items[i], strlen(items[i]));
+    json_array_append_new(array, json_string(encoded));
+  }
+  json_object_set_new(object, encoded_key, array);
+}
+
 char *json_line(const json_t *value) {
   _cleanup_free_ char *compact = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY);
   return xasprintf("%s\n", compact ? compact : "null");

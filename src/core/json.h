@@ -15,6 +15,9 @@ char *json_get_path(const json_t *object, const char *key);
 /* An array of strings, each as json_set_string would set it. */
 json_t *json_string_array(char *const *items, size_t count);
 
+/* Sets key to the array of strings, or key_b64 to their exact bytes if one is not UTF-8. */
+void json_set_words(json_t *object, const char *key, char *const *items, size_t count);
+
 /* One line of compact JSON, newline included, as a new string. */
 char *json_line(const json_t *value);
 

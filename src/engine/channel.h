@@ -10,14 +10,15 @@ enum message_kind {
   MESSAGE_GO,           /* ids are mapped, the plan is there, placeholders exist: go on */
   MESSAGE_SIGNAL,       /* value: signal for the workload's first process */
   MESSAGE_SIGNAL_GROUP, /* value: signal for its whole process group */
+  MESSAGE_SIGNAL_ALL,   /* value: signal for every process of the session but init */
   MESSAGE_CONTINUE,     /* after MESSAGE_STOPPED: the user brought the job back */
   MESSAGE_EXEC,         /* starts one more command; carries its description and descriptors */
   MESSAGE_EXEC_SIGNAL,  /* value: signal for that command's process group */
   /* init → monitor */
-  MESSAGE_TERMINAL,      /* carries the master side of the session's terminal */
-  MESSAGE_STARTED,       /* the exec succeeded; value: pid inside */
-  MESSAGE_STOPPED,       /* the workload was stopped by job control */
-  MESSAGE_EXITED,        /* value: wait status */
+  MESSAGE_TERMINAL, /* carries the master side of the session's terminal */
+  MESSAGE_STARTED,  /* the exec succeeded; value: pid inside; if idle, carries /proc and /tmp */
+  MESSAGE_STOPPED,  /* the workload was stopped by job control */
+  MESSAGE_EXITED,   /* value: wait status */
   MESSAGE_EXEC_TERMINAL, /* carries the master side of that command's terminal */
   MESSAGE_EXEC_STARTED,  /* value: pid inside, or a negative errno */
   MESSAGE_EXEC_EXITED,   /* value: wait status */

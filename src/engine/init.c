@@ -107,19 +107,9 @@ static int shift_time(struct init *init) {
 /* Whatever the monitor, or a program that has us as a library, had open: a copy that stays open
  * here would keep somebody waiting for the end of a pipe. */
 static void close_inherited(const struct init_input *input) {
-  int next = 3;
-  while (next >= 0) {
-    int kept = INT_MAX;
-    const int wanted[] = {input->channel, input->descriptors[0], input->descriptors[1],
-                          input->descriptors[2]};
-    for (size_t i = 0; i < ARRAY_SIZE(wanted); i++) {
-      if (wanted[i] >= next && wanted[i] < kept)
-        kept = wanted[i];
-    }
-    if (kept > next)
-      syscall(SYS_close_range, (unsigned)next, kept == INT_MAX ? ~0U : (unsigned)kept - 1, 0);
-    next = kept == INT_MAX ? -1 : kept + 1;
-  }
+  const int kept[] = {input->channel, input->descriptors[0], input->descriptors[1],
+                      input->descriptors[2]};
+  fd_close_others(kept, ARRAY_SIZE(kept));
 }
 
 static int prepare(struct init *init) {
@@ -235,6 +225,9 @@ static void obey_message(struct init *init, const struct message *message, int f
     if (command > 0)
       kill(-command, message->value);
     return;
+  case MESSAGE_SIGNAL_ALL:
+    kill(-1, message->value); /* in our pid namespace, and never ourselves */
+    return;
   case MESSAGE_CONTINUE:
     if (command > 0)
       kill(init->workload == command ? -command : init->workload, SIGCONT);
@@ -304,6 +297,19 @@ static void let_go_of_stdio(const struct init_input *input) {
     close(null);
 }
 
+/* The monitor sees the session through its first process, but not through us (see watch.c). An idle
+ * session has no other. */
+static void tell_started(struct init *init) {
+  struct message message = {.kind = MESSAGE_STARTED, .value = init->report->command};
+  bool idle = init->input->idle;
+  _cleanup_close_ int proc = idle ? open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC) : -1;
+  _cleanup_close_ int files = idle ? open("/tmp", O_PATH | O_DIRECTORY | O_CLOEXEC) : -1;
+  const int fds[] = {proc, files};
+  bool have_both = proc >= 0 && files >= 0;
+  (void)fd_send(init->input->channel, fds, have_both ? ARRAY_SIZE(fds) : 0, &message,
+                sizeof message);
+}
+
 _Noreturn void init_main(const struct init_input *input) {
   struct init init = {.input = input, .report = input->report};
   int terminal;
@@ -311,7 +317,7 @@ _Noreturn void init_main(const struct init_input *input) {
     give_up();
   if (!input->idle && start_workload(&init, terminal) < 0)
     give_up();
-  tell(&init, MESSAGE_STARTED, init.report->command, 0);
+  tell_started(&init);
   let_go_of_stdio(input);
   supervise(&init);
 }

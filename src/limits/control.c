@@ -99,8 +99,10 @@ static int throttle_disk(int folder, const struct control *control, const char *
   char path[300], text[128];
   snprintf(path, sizeof path, "/sys/block/%s/dev", name);
   _cleanup_free_ char *device = NULL;
-  if (file_read_at(AT_FDCWD, path, 64, &device, NULL) < 0)
-    return 0; /* unplugged meanwhile */
+  /* A page: that is the size that sysfs claims for each of its files. */
+  int result = file_read_at(AT_FDCWD, path, 4096, &device, NULL);
+  if (result < 0)
+    return result == -ENOENT || result == -ENODEV ? 0 : result; /* 0: unplugged meanwhile */
   device[strcspn(device, "\n")] = '\0';
   snprintf(text, sizeof text,
            control->form == FORM_DEVICE_V2 ? "%s rbps=%" PRIu64 " wbps=%" PRIu64 : "%s %" PRIu64,

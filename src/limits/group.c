@@ -64,7 +64,8 @@ bool limit_group_needs_watch(const struct limit_group *group) {
     if (group->enforcers[i] == ENFORCER_WATCH)
       return true;
   }
-  return false;
+  /* The kernel holds it, but says nothing: only a look finds a session at the limit. */
+  return group->enforcers[LIMIT_PROCESSES] == ENFORCER_RLIMIT;
 }
 
 /* ---- making ---- */

@@ -169,6 +169,10 @@ int limit_group_enter(const struct limit_group *group);
  * when the session's /proc is there. Folders may be NULL. */
 void limit_group_watch(struct limit_group *group, pid_t init, const struct strv *folders);
 
+/* Takes the session's /proc and /tmp (O_PATH) from who can open them; -1 where there is none. False
+ * if they are not its own. Without this they are looked for below its first command. */
+bool limit_group_use_folders(struct limit_group *group, int *proc, int *files);
+
 enum limit_enforcer limit_group_enforcer(const struct limit_group *group, enum limit_kind kind);
 const char *limit_enforcer_name(const struct limit_group *group, enum limit_kind kind);
 

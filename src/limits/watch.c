@@ -32,15 +32,19 @@ static long type_of(int fd) {
 
 /* The session's own /proc shows all its processes and only them: daemonised ones, those started
  * later by `exec`, and those in pid namespaces further in. */
+bool limit_group_use_folders(struct limit_group *group, int *proc, int *files) {
+  if (*proc < 0 || type_of(*proc) != PROC_SUPER_MAGIC || same_device(*proc, "/proc"))
+    return false;
+  group->proc = steal_fd(proc);
+  if (*files >= 0 && type_of(*files) == TMPFS_MAGIC && !same_device(*files, "/tmp"))
+    group->private_files = steal_fd(files);
+  return true;
+}
+
 static bool use_proc_of(struct limit_group *group, pid_t pid) {
   _cleanup_close_ int proc = open_below(pid, "root/proc");
-  if (proc < 0 || type_of(proc) != PROC_SUPER_MAGIC || same_device(proc, "/proc"))
-    return false;
-  group->proc = steal_fd(&proc);
   _cleanup_close_ int files = open_below(pid, "root/tmp");
-  if (files >= 0 && type_of(files) == TMPFS_MAGIC && !same_device(files, "/tmp"))
-    group->private_files = steal_fd(&files);
-  return true;
+  return limit_group_use_folders(group, &proc, &files);
 }
 
 /* Where the session shares the container's /proc: the machine's, and whoever is in the same pid
@@ -143,8 +147,7 @@ static void fill_in(struct usage *usage, const struct usage *more) {
 
 /* Looking at each process is only worth it for what no group counts. */
 static bool has_to_look(const struct limit_group *group) {
-  return (group->metrics && group->hierarchy_count == 0) || limit_group_needs_watch(group) ||
-         group->enforcers[LIMIT_PROCESSES] == ENFORCER_RLIMIT;
+  return (group->metrics && group->hierarchy_count == 0) || limit_group_needs_watch(group);
 }
 
 void limit_group_sample(struct limit_group *group, struct usage *ret_usage) {

@@ -12,9 +12,9 @@
 #include "core/cleanup.h"
 #include "core/json.h"
 #include "core/path.h"
+#include "session/control.h"
 
-#define MESSAGE_LIMIT    (64u << 20)
-#define PATIENCE_SECONDS 2
+#define MESSAGE_LIMIT (64u << 20)
 
 int client_connect(const char *folder) {
   struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -28,14 +28,6 @@ int client_connect(const char *folder) {
   return steal_fd(&fd);
 }
 
-/* How long an answer may take; 0 for ever. A monitor that was stopped together with its job does
- * not answer, and must not stop whoever asks. */
-static void set_patience(int fd, time_t seconds) {
-  struct timeval limit = {.tv_sec = seconds};
-  setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
-  setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
-}
-
 /* A session answers to the one who started it; nobody else can pretend to be it either. */
 static int check_owner(int fd, struct sb_error *error) {
   struct ucred peer;
@@ -46,23 +38,33 @@ static int check_owner(int fd, struct sb_error *error) {
   return sb_fail(error, SB_CODE_DENIED, 0, "the session belongs to another user");
 }
 
-int client_open(const char *folder, struct client_connection *ret_connection,
-                struct sb_error *error) {
+void client_set_patience(const struct client_connection *connection, unsigned milliseconds) {
+  struct timeval patience = {.tv_sec = milliseconds / 1000,
+                             .tv_usec = (suseconds_t)(milliseconds % 1000) * 1000};
+  setsockopt(connection->fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+}
+
+static int open_with_patience(const char *folder, unsigned patience_ms,
+                              struct client_connection *ret_connection, struct sb_error *error) {
   struct client_connection connection = {.fd = client_connect(folder)};
   if (connection.fd < 0) {
     sb_fail(error, SB_CODE_NOT_FOUND, -connection.fd, "the session does not answer");
     return sb_hint(error, "it has ended: 'sandbox ps' lists those that run");
   }
+  client_set_patience(&connection, patience_ms);
   json_t *hello = NULL;
-  set_patience(connection.fd, PATIENCE_SECONDS);
   if (check_owner(connection.fd, error) < 0 || client_read(&connection, &hello, error) < 0) {
     client_close(&connection);
     return -1;
   }
   json_decref(hello);
-  set_patience(connection.fd, 0);
   *ret_connection = connection;
   return 0;
+}
+
+int client_open(const char *folder, struct client_connection *ret_connection,
+                struct sb_error *error) {
+  return open_with_patience(folder, CLIENT_PATIENCE, ret_connection, error);
 }
 
 void client_close(struct client_connection *connection) {
@@ -77,6 +79,11 @@ int client_send(struct client_connection *connection, json_t *request, const int
   _cleanup_free_ char *line = json_line(request);
   json_decref(request);
   size_t length = strlen(line);
+  if (length > CONTROL_LINE_LIMIT) {
+    sb_fail(error, SB_CODE_USAGE, 0, "arguments and environment are too long for a session");
+    return sb_hint(error, "pass a file instead: together they may have %u bytes",
+                   CONTROL_LINE_LIMIT);
+  }
   int result;
   if (fd_count > 0) {
     /* With the first byte, so that the rest may be longer than one send. */
@@ -110,6 +117,15 @@ static int parse(const char *line, size_t length, json_t **ret_message, struct s
   return 0;
 }
 
+static int fail_read(ssize_t got, struct sb_error *error) {
+  if (got == -EAGAIN) {
+    sb_fail(error, SB_CODE_SYSTEM, 0, "the session does not answer");
+    return sb_hint(error, "was it stopped with Ctrl-Z? Bring it back with 'fg' or 'bg', or end it "
+                          "with 'sandbox kill'");
+  }
+  return sb_fail(error, SB_CODE_SYSTEM, got < 0 ? (int)-got : 0, "the session has ended");
+}
+
 int client_read(struct client_connection *connection, json_t **ret_message,
                 struct sb_error *error) {
   struct text *input = &connection->input;
@@ -125,14 +141,8 @@ int client_read(struct client_connection *connection, json_t **ret_message,
     char buffer[16384];
     int fds[FD_PASS_LIMIT];
     ssize_t got = fd_receive(connection->fd, fds, buffer, sizeof buffer);
-    if (got == -EAGAIN) {
-      sb_fail(error, SB_CODE_SYSTEM, 0, "the session does not answer");
-      return sb_hint(error, "it is stopped or busy: continue it with fg, or end its process");
-    }
-    if (got <= 0 || input->length > MESSAGE_LIMIT) {
-      sb_fail(error, SB_CODE_SYSTEM, got < 0 ? (int)-got : 0, "the session has ended");
-      return -1;
-    }
+    if (got <= 0 || input->length > MESSAGE_LIMIT)
+      return fail_read(got, error);
     if (fds[0] >= 0 || !input->length)
       memcpy(connection->fds, fds, sizeof fds);
     text_append_bytes(input, buffer, (size_t)got);
@@ -144,13 +154,13 @@ bool client_has_message(const struct client_connection *connection) {
   return input->length && memchr(input->data, '\n', input->length);
 }
 
-int client_call(const char *folder, json_t *request, json_t **ret_reply, struct sb_error *error) {
+int client_call(const char *folder, unsigned patience_ms, json_t *request, json_t **ret_reply,
+                struct sb_error *error) {
   _cleanup_client_ struct client_connection connection = {.fd = -1};
-  if (client_open(folder, &connection, error) < 0) {
+  if (open_with_patience(folder, patience_ms, &connection, error) < 0) {
     json_decref(request);
     return -1;
   }
-  set_patience(connection.fd, PATIENCE_SECONDS);
   if (client_send(&connection, request, NULL, 0, error) < 0)
     return -1;
   return client_read(&connection, ret_reply, error);

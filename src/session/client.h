@@ -18,7 +18,13 @@ struct client_connection {
 /* Connects to <folder>/control.sock. Returns the descriptor or a negative errno. */
 int client_connect(const char *folder);
 
-/* Connects and reads the greeting. */
+/* How long to wait for a session whose monitor may be stopped (Ctrl-Z), in milliseconds. */
+#define CLIENT_PATIENCE       2000
+#define CLIENT_SHORT_PATIENCE 400 /* where others wait in line */
+#define CLIENT_WAIT_FOREVER   0
+void client_set_patience(const struct client_connection *connection, unsigned milliseconds);
+
+/* Connects and reads the greeting; CLIENT_PATIENCE holds for it and for all that follows. */
 int client_open(const char *folder, struct client_connection *ret_connection,
                 struct sb_error *error);
 void client_close(struct client_connection *connection);
@@ -35,4 +41,5 @@ int client_read(struct client_connection *connection, json_t **ret_message, stru
 bool client_has_message(const struct client_connection *connection);
 
 /* Both: a request with no descriptors and its reply. */
-int client_call(const char *folder, json_t *request, json_t **ret_reply, struct sb_error *error);
+int client_call(const char *folder, unsigned patience_ms, json_t *request, json_t **ret_reply,
+                struct sb_error *error);

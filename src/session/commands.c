@@ -98,7 +98,7 @@ const struct control_command monitor_commands[] = {
     {"cmd.ps", on_processes},
     {"cmd.signal", on_signal},
     {"cmd.kill", on_kill},
-    {"cmd.exec", on_exec},
+    {"cmd.exec", on_exec, .takes_descriptors = true},
     {"cmd.exec.signal", on_exec_signal},
     {NULL, NULL},
 };

@@ -17,13 +17,17 @@
 #include "core/path.h"
 #include "core/text.h"
 
-#define OUTPUT_LIMIT (4u << 20)
+#define OUTPUT_LIMIT   (4u << 20)
+#define FD_QUEUE_LIMIT 4 /* requests of one client that wait with descriptors */
 
 struct client {
   int fd;
   struct text input, output;
-  int fds[FD_PASS_LIMIT]; /* received, not yet used by a request */
-  bool closing;           /* send what waits, then close */
+  /* Received, oldest first; each request that wants descriptors takes one set. Lines and
+   * descriptors keep their order, but the kernel does not say which byte a set came with. */
+  int fds[FD_QUEUE_LIMIT][FD_PASS_LIMIT];
+  size_t fd_sets;
+  bool closing; /* send what waits, then close */
 };
 
 struct control {
@@ -43,6 +47,12 @@ static void close_fds(int fds[FD_PASS_LIMIT]) {
       close(fds[i]);
     fds[i] = -1;
   }
+}
+
+static void drop_oldest_fds(struct client *client) {
+  close_fds(client->fds[0]);
+  client->fd_sets--;
+  memmove(client->fds[0], client->fds[1], client->fd_sets * sizeof client->fds[0]);
 }
 
 static void flush(struct client *client) {
@@ -111,8 +121,14 @@ static json_t *call(struct control *control, struct client *client, const json_t
     sb_hint(error, "see docs/PROTOCOL.md");
     return NULL;
   }
-  struct request request = {.control = control, .client = client, .body = body, .fds = client->fds};
-  return command->handler(control->context, &request, error);
+  static const int none[FD_PASS_LIMIT] = {-1, -1, -1, -1};
+  bool takes = command->takes_descriptors && client->fd_sets > 0;
+  struct request request = {
+      .control = control, .client = client, .body = body, .fds = takes ? client->fds[0] : none};
+  json_t *reply = command->handler(control->context, &request, error);
+  if (takes)
+    drop_oldest_fds(client);
+  return reply;
 }
 
 static void handle_line(struct control *control, struct client *client, const char *line,
@@ -128,7 +144,6 @@ static void handle_line(struct control *control, struct client *client, const ch
   } else {
     reply = call(control, client, body, &error);
   }
-  close_fds(client->fds);
   if (error.message)
     control_send_error(client, &error, tag);
   else if (reply)
@@ -154,11 +169,12 @@ static void take_lines(struct control *control, struct client *client) {
   }
 }
 
-static void adopt_fds(struct client *client, int fds[FD_PASS_LIMIT]) {
+static void adopt_fds(struct client *client, const int fds[FD_PASS_LIMIT]) {
   if (fds[0] < 0)
     return;
-  close_fds(client->fds);
-  memcpy(client->fds, fds, sizeof client->fds);
+  if (client->fd_sets == FD_QUEUE_LIMIT)
+    drop_oldest_fds(client);
+  memcpy(client->fds[client->fd_sets++], fds, sizeof client->fds[0]);
 }
 
 static void receive(struct control *control, struct client *client) {
@@ -184,7 +200,8 @@ static void drop(struct control *control, size_t index) {
   control->clients[index] = control->clients[--control->count];
   control->gone(control->context, client);
   close(client->fd);
-  close_fds(client->fds);
+  while (client->fd_sets > 0)
+    drop_oldest_fds(client);
   text_clear(&client->input);
   text_clear(&client->output);
   free(client);
@@ -198,13 +215,24 @@ static bool is_same_user(int fd) {
   return peer.uid == geteuid() || peer.uid == 0;
 }
 
+static void turn_away(int fd) {
+  static const char line[] =
+      "{\"error\":{\"code\":\"system\",\"message\":\"too many connections to the session\","
+      "\"hint\":\"wait until some of its commands have ended\"}}\n";
+  ssize_t ignored = send(fd, line, sizeof line - 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+  (void)ignored;
+}
+
 static void accept_client(struct control *control) {
   _cleanup_close_ int fd = accept4(control->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-  if (fd < 0 || !is_same_user(fd) || control->count >= CONTROL_CLIENT_LIMIT)
+  if (fd < 0 || !is_same_user(fd))
     return;
+  if (control->count >= CONTROL_CLIENT_LIMIT) {
+    turn_away(fd);
+    return;
+  }
   struct client *client = xcalloc(1, sizeof *client);
   client->fd = steal_fd(&fd);
-  memset(client->fds, -1, sizeof client->fds);
   control->clients[control->count++] = client;
   control_send(client, json_pack("{s:s, s:i}", "event", "event.hello", "version", CONTROL_VERSION),
                NULL, NULL, 0);

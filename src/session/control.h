@@ -11,7 +11,7 @@
 #include "core/file.h"
 
 #define CONTROL_VERSION      1
-#define CONTROL_CLIENT_LIMIT 64
+#define CONTROL_CLIENT_LIMIT 512 /* as many as commands, see EXEC_LIMIT */
 #define CONTROL_LINE_LIMIT   (1u << 20)
 #define CONTROL_WATCH_LIMIT  (CONTROL_CLIENT_LIMIT + 1)
 
@@ -23,7 +23,7 @@ struct request {
   struct control *control;
   struct client *client;
   const json_t *body;
-  int *fds;
+  const int *fds; /* those that came with it, -1 where none */
 };
 
 /* Handles a request; what it returns is sent as the reply (with the request's tag added), NULL
@@ -34,6 +34,7 @@ typedef json_t *control_handler(void *context, const struct request *request,
 struct control_command {
   const char *name; /* "cmd.exec" */
   control_handler *handler;
+  bool takes_descriptors;
 };
 
 /* Listens at <folder>/control.sock. The table ends with a NULL name. `gone` is told when a client

@@ -12,6 +12,8 @@
 
 #include "core/alloc.h"
 #include "core/cleanup.h"
+#include "core/json.h"
+#include "core/strv.h"
 #include "core/text.h"
 #include "plan/plan.h"
 
@@ -22,16 +24,51 @@ static int fail_request(struct sb_error *error, const char *what, const char *fi
   return sb_hint(error, "%s", fix);
 }
 
-static int check_strings(const json_t *array, const char *name, struct sb_error *error) {
+static bool take_word(struct strv *list, const json_t *item, bool encoded) {
+  if (!json_is_string(item))
+    return false;
+  size_t length = json_string_length(item);
+  _cleanup_free_ char *word =
+      encoded ? base64_decode(json_string_value(item), &length) : xstrdup(json_string_value(item));
+  if (!word || strlen(word) != length)
+    return false;
+  strv_take(list, steal_pointer(word));
+  return true;
+}
+
+/* The strings of NAME, or of NAME_b64 if that is there; none if neither is. */
+static int take_words(struct strv *list, const json_t *body, const char *name,
+                      struct sb_error *error) {
+  _cleanup_free_ char *encoded_name = xasprintf("%s_b64", name);
+  const json_t *plain = json_object_get(body, name);
+  const json_t *encoded = json_object_get(body, encoded_name);
+  const json_t *array = encoded ? encoded : plain;
+  if (array && !json_is_array(array)) {
+    sb_fail(error, SB_CODE_USAGE, 0, "cmd.exec: %s is not an array of strings", name);
+    return -1;
+  }
   size_t index;
   json_t *item;
   json_array_foreach(array, index, item) {
-    if (!json_is_string(item) || strlen(json_string_value(item)) != json_string_length(item)) {
+    if (!take_word(list, item, encoded != NULL)) {
       sb_fail(error, SB_CODE_USAGE, 0, "cmd.exec: %s[%zu] is not a string without NUL", name,
               index);
       return -1;
     }
   }
+  return 0;
+}
+
+/* Where to start: as asked, or where the first command did. */
+static int take_folder(char **ret_folder, const struct plan *plan, const json_t *body,
+                       struct sb_error *error) {
+  const json_t *plain = json_object_get(body, "cwd");
+  _cleanup_free_ char *exact = json_get_path(body, "cwd");
+  if (!exact && (json_object_get(body, "cwd_b64") || (plain && !json_is_string(plain))))
+    return fail_request(error, "cwd is not a path", "send \"cwd\": \"/usr\"");
+  *ret_folder = exact   ? steal_pointer(exact)
+                : plain ? xstrdup(json_string_value(plain))
+                        : xstrdup(plan->working_folder);
   return 0;
 }
 
@@ -41,18 +78,15 @@ static void append_string(struct text *text, const char *string) {
 
 /* The session's environment with the request's entries in place of those of the same name. */
 static uint32_t append_environment(struct text *text, const struct plan *plan,
-                                   const json_t *entries) {
+                                   const struct strv *entries) {
   _cleanup_strv_ struct strv merged = {0};
   STRV_FOREACH (entry, &plan->environment)
     strv_add(&merged, *entry);
-  size_t index;
-  json_t *item;
-  json_array_foreach(entries, index, item) {
-    const char *entry = json_string_value(item);
-    const char *equals = strchr(entry, '=');
+  STRV_FOREACH (entry, entries) {
+    const char *equals = strchr(*entry, '=');
     if (!equals)
       continue;
-    _cleanup_free_ char *name = xstrndup(entry, (size_t)(equals - entry));
+    _cleanup_free_ char *name = xstrndup(*entry, (size_t)(equals - *entry));
     plan_set_variable(&merged, name, equals + 1);
   }
   STRV_FOREACH (entry, &merged)
@@ -62,25 +96,24 @@ static uint32_t append_environment(struct text *text, const struct plan *plan,
 
 static int describe(const struct plan *plan, const json_t *body, struct text *ret_text,
                     struct sb_error *error) {
-  const json_t *arguments = json_object_get(body, "argv"), *entries = json_object_get(body, "env");
-  const char *folder = json_string_value(json_object_get(body, "cwd"));
-  if (!json_is_array(arguments) || json_array_size(arguments) == 0)
-    return fail_request(error, "argv is missing or empty", "send \"argv\": [\"ls\", \"-l\"]");
-  if (check_strings(arguments, "argv", error) < 0 || check_strings(entries, "env", error) < 0)
+  _cleanup_strv_ struct strv arguments = {0}, entries = {0};
+  _cleanup_free_ char *folder = NULL;
+  if (take_words(&arguments, body, "argv", error) < 0 ||
+      take_words(&entries, body, "env", error) < 0 || take_folder(&folder, plan, body, error) < 0)
     return -1;
+  if (arguments.count == 0)
+    return fail_request(error, "argv is missing or empty", "send \"argv\": [\"ls\", \"-l\"]");
   struct exec_header header = {
-      .argument_count = (uint32_t)json_array_size(arguments),
+      .argument_count = (uint32_t)arguments.count,
       .terminal = json_is_true(json_object_get(body, "tty")),
   };
   text_append_bytes(ret_text, &header, sizeof header);
-  append_string(ret_text, folder ? folder : plan->working_folder);
-  size_t index;
-  json_t *item;
-  json_array_foreach(arguments, index, item) append_string(ret_text, json_string_value(item));
-  header.environment_count = append_environment(ret_text, plan, entries);
+  append_string(ret_text, folder);
+  STRV_FOREACH (argument, &arguments)
+    append_string(ret_text, *argument);
+  header.environment_count = append_environment(ret_text, plan, &entries);
   _cleanup_strv_ struct strv places = {0};
-  plan_find_executables(&plan->environment, json_string_value(json_array_get(arguments, 0)),
-                        &places);
+  plan_find_executables(&plan->environment, arguments.items[0], &places);
   STRV_FOREACH (place, &places)
     append_string(ret_text, *place);
   header.executable_count = (uint32_t)places.count;
@@ -99,6 +132,21 @@ static int to_memory_file(const struct text *text, struct sb_error *error) {
 
 /* ---- requests ---- */
 
+/* A folder would be a way out: openat(0, "..") walks the host. */
+static int check_descriptors(const int fds[3], struct sb_error *error) {
+  for (int i = 0; i < 3; i++) {
+    struct stat status;
+    if (fds[i] < 0)
+      return fail_request(error, "no descriptors for stdin, stdout and stderr came with it",
+                          "pass three descriptors, or ask for \"tty\": true");
+    if (fstat(fds[i], &status) == 0 && S_ISDIR(status.st_mode)) {
+      sb_fail(error, SB_CODE_USAGE, 0, "descriptor %d is a folder", i);
+      return sb_hint(error, "redirect it from a file, or from /dev/null");
+    }
+  }
+  return 0;
+}
+
 static struct exec_entry *find(struct execs *execs, uint32_t id) {
   for (size_t i = 0; i < execs->count; i++) {
     if (execs->items[i].id == id)
@@ -110,20 +158,6 @@ static struct exec_entry *find(struct execs *execs, uint32_t id) {
 static void forget(struct execs *execs, struct exec_entry *entry) {
   json_decref(entry->tag);
   *entry = execs->items[--execs->count];
-}
-
-/* openat(0, "..") on a folder of the host would walk past every mask. */
-static int check_descriptors(const int *fds, struct sb_error *error) {
-  for (size_t i = 0; i < 3; i++) {
-    struct stat status;
-    if (fds[i] < 0 || fstat(fds[i], &status) < 0)
-      return fail_request(error, "no descriptors for stdin, stdout and stderr came with it",
-                          "pass three descriptors, or ask for \"tty\": true");
-    if (S_ISDIR(status.st_mode))
-      return fail_request(error, "one of the descriptors is a folder",
-                          "redirect it from a file, or from /dev/null");
-  }
-  return 0;
 }
 
 int execs_request(struct execs *execs, struct engine *engine, const struct request *request,

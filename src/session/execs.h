@@ -23,7 +23,8 @@ struct execs {
   uint64_t total; /* ever started */
 };
 
-/* cmd.exec: {"argv":[…], "cwd":…, "env":["K=V"], "tty":bool} with three descriptors or a tty. */
+/* cmd.exec: {"argv":[…], "cwd":…, "env":["K=V"], "tty":bool} with three descriptors or a tty. What
+ * is not UTF-8 comes as argv_b64, cwd_b64, env_b64 instead. */
 int execs_request(struct execs *execs, struct engine *engine, const struct request *request,
                   struct sb_error *error);
 

@@ -84,8 +84,18 @@ static int take_signals(struct monitor *monitor, struct sb_error *error) {
   return 0;
 }
 
+/* A reader that left, of the output or of the status lines, has raised SIGPIPE meanwhile. */
+static void forget_broken_pipes(void) {
+  sigset_t pipes;
+  sigemptyset(&pipes);
+  sigaddset(&pipes, SIGPIPE);
+  while (sigtimedwait(&pipes, NULL, &(struct timespec){0}) > 0)
+    ;
+}
+
 static void give_signals_back(struct monitor *monitor) {
   close(monitor->signals);
+  forget_broken_pipes();
   sigprocmask(SIG_SETMASK, &monitor->original_mask, NULL);
 }
 
@@ -186,22 +196,25 @@ static void collect_writable(const struct plan *plan, struct strv *ret_folders) 
   }
 }
 
-static void start_clocks(struct monitor *monitor) {
+static void start_clocks(struct monitor *monitor, int *folders_inside) {
   uint64_t now = monotonic_ns();
   monitor->deadline = deadline_new(now, monitor->limits.set.value[LIMIT_TIME], TIME_GRACE_NS);
   _cleanup_strv_ struct strv folders = {0};
   collect_writable(monitor->request->plan, &folders);
   limit_group_watch(&monitor->limits, monitor->engine.init, &folders);
+  (void)limit_group_use_folders(&monitor->limits, &folders_inside[0], &folders_inside[1]);
   if (limit_group_needs_watch(&monitor->limits))
     monitor->next_look_ns = now + LOOK_FLOOR_NS;
 }
 
-static void on_started(struct monitor *monitor, pid_t command) {
+static void on_started(struct monitor *monitor, pid_t command, int *folders_inside) {
   announce(monitor);
   monitor->result->started = true;
-  start_clocks(monitor);
-  if (monitor->request->ready_fd >= 0)
+  start_clocks(monitor, folders_inside);
+  if (monitor->request->ready_fd >= 0) {
+    (void)file_write_all(monitor->request->ready_fd, "\n", 1);
     close(monitor->request->ready_fd);
+  }
   log_write(monitor->request->log, LOG_INFO, "started",
             (double)(monotonic_ns() - monitor->started_ns) / 1e3,
             json_pack("{s:i, s:i}", "init", (int)monitor->engine.init, "command", (int)command));
@@ -218,7 +231,7 @@ static void handle_message(struct monitor *monitor, const struct message *messag
     fds[0] = -1;
     return;
   case MESSAGE_STARTED:
-    on_started(monitor, message->value);
+    on_started(monitor, message->value, fds);
     return;
   case MESSAGE_STOPPED:
     stop_with_workload(monitor);
@@ -252,15 +265,27 @@ static void read_message(struct monitor *monitor) {
 
 /* ---- limits ---- */
 
+/* An idle session has no command of its own whose end would be the session's. */
+static void end_if_deserted(struct monitor *monitor) {
+  if (monitor->request->idle && monitor->deadline.state == DEADLINE_TERMINATING &&
+      monitor->execs.count == 0)
+    monitor->over = true;
+}
+
+static void ask_to_end(struct monitor *monitor) {
+  engine_send(&monitor->engine, MESSAGE_SIGNAL_ALL, SIGTERM);
+  engine_send(&monitor->engine, MESSAGE_SIGNAL_ALL, SIGCONT);
+  end_if_deserted(monitor);
+}
+
 void monitor_terminate(struct monitor *monitor, uint64_t grace_ns) {
-  if (grace_ns == 0 || monitor->request->idle) {
+  if (grace_ns == 0) {
     monitor->over = true;
     return;
   }
-  engine_send(&monitor->engine, MESSAGE_SIGNAL_GROUP, SIGTERM);
-  engine_send(&monitor->engine, MESSAGE_SIGNAL_GROUP, SIGCONT);
   monitor->deadline = (struct deadline){
       .state = DEADLINE_TERMINATING, .at_ns = monotonic_ns() + grace_ns, .grace_ns = grace_ns};
+  ask_to_end(monitor);
 }
 
 static void name_limit(struct monitor *monitor, enum limit_kind kind) {
@@ -283,9 +308,7 @@ static void check_time(struct monitor *monitor, uint64_t now) {
   if (action == DEADLINE_TERM) {
     monitor->timed_out = true;
     name_limit(monitor, LIMIT_TIME);
-    engine_send(&monitor->engine, MESSAGE_SIGNAL_GROUP, SIGTERM);
-    engine_send(&monitor->engine, MESSAGE_SIGNAL_GROUP, SIGCONT);
-    monitor->over |= monitor->request->idle;
+    ask_to_end(monitor);
   } else if (action == DEADLINE_KILL) {
     monitor->over = true;
   }
@@ -360,6 +383,7 @@ static void look_once(struct monitor *monitor) {
   uint64_t now = monotonic_ns();
   check_time(monitor, now);
   check_limits(monitor, now);
+  end_if_deserted(monitor);
 }
 
 static void client_gone(void *context, struct client *client) {
@@ -385,7 +409,6 @@ static json_t *session_state(const struct session_request *request) {
 static int register_session(struct monitor *monitor, struct sb_error *error) {
   const struct session_request *request = monitor->request;
   json_t *state = session_state(request);
-  registry_sweep(request->host);
   int result =
       registry_add(request->host, request->session_id, state, &monitor->registration, error);
   json_decref(state);
@@ -447,6 +470,8 @@ static int start(struct monitor *monitor, struct sb_error *error) {
     return explain_refusal(error);
   capture_close_writers(&monitor->capture);
   prctl(PR_SET_DUMPABLE, 0); /* nobody attaches to us from now on */
+  placeholders_recover(request->host);
+  registry_sweep(request->host);
   if (request->compile(request->compile_context, error) < 0 ||
       plan_share(request->plan, monitor->shared_plan, error) < 0)
     return -1;
@@ -522,7 +547,6 @@ static void finish(struct monitor *monitor) {
   terminal_drain(&monitor->terminal); /* now that nobody is left to write more */
   capture_drain(&monitor->capture);
   terminal_restore(&monitor->terminal);
-  control_close(monitor->control);
   execs_clear(&monitor->execs);
   registry_remove(&monitor->registration);
   placeholders_remove(&monitor->placeholders);
@@ -550,8 +574,6 @@ int session_run(const struct session_request *request, struct session_result *re
   };
   if (take_signals(&monitor, error) < 0)
     return -1;
-  placeholders_recover(request->host);
-
   int result = start(&monitor, error);
   while (result == 0 && !monitor.over)
     look_once(&monitor);
@@ -563,12 +585,13 @@ int session_run(const struct session_request *request, struct session_result *re
   }
   limit_group_remove(&monitor.limits);
   plan_shared_free(monitor.shared_plan);
-  give_signals_back(&monitor);
+  control_close(monitor.control); /* `sandbox kill` waits for it: nothing is left now */
   ret_result->capture = monitor.capture;
   report_phase(request->report, PHASE_FINISHED);
   memcpy(ret_result->phases, request->report->phases, sizeof ret_result->phases);
   log_write(request->log, LOG_INFO, "exited", ret_result->wall_seconds * 1e6,
             json_pack("{s:i}", "exit", ret_result->exit_code));
   notify(&monitor, &(struct session_notice){.event = SESSION_EXITED, .result = ret_result});
+  give_signals_back(&monitor);
   return result;
 }
