@@ -60,7 +60,7 @@ def recover(box):
     assert result.exit == 0, result
     for folder in (box.identity.state, box.identity.runtime):
         left = [os.path.join(path, name) for path, _, files in os.walk(folder) for name in files
-                if not any(f"/sandbox/{kept}" in path for kept in ("pool", "overlays", "reports"))]
+                if not any(f"/sandbox/{kept}" in path for kept in ("audit", "pool", "overlays", "reports"))]
         assert not left, left
 
 
