@@ -43,5 +43,6 @@ int fd_reserve_standard(void);
 /* Closes every descriptor above 2 that is not listed. Raw: no allocation. */
 void fd_close_others(const int *kept, size_t count);
 
-/* Resolves a path to the canonical name of an existing object; negative errno on failure. */
+/* Resolves a path to the canonical name of an existing object; negative errno on failure. One open
+ * instead of realpath's look at each component: most names that are asked for do not exist. */
 int file_resolve(const char *path, char **ret_path);

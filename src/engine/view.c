@@ -82,10 +82,6 @@ static int apply_writable(struct view *view, const struct operation *operation) 
   return place_host_object(view, operation, 0);
 }
 
-static int apply_readonly(struct view *view, const struct operation *operation) {
-  return place_host_object(view, operation, MOUNT_ATTR_RDONLY);
-}
-
 /* Read-only: that does not stop reading or writing a device, only changing its node. Root's uid
  * owns the host's nodes, and `chmod 600 /dev/null` inside would reach everybody. */
 static int apply_device(struct view *view, const struct operation *operation) {
@@ -168,6 +164,12 @@ static int mount_on_itself(struct view *view, const struct operation *operation,
     return tree;
   int result = attributes ? set_attributes(tree, attributes, 0, AT_RECURSIVE) : 0;
   return result < 0 ? result : attach(tree, target);
+}
+
+static int apply_readonly(struct view *view, const struct operation *operation) {
+  /* From the host's tree, not from the view: cloning there would look at every mount made so far.
+   */
+  return place_host_object(view, operation, MOUNT_ATTR_RDONLY);
 }
 
 static int apply_pin(struct view *view, const struct operation *operation) {

@@ -11,6 +11,7 @@
 #include "core/alloc.h"
 #include "core/cleanup.h"
 #include "core/escape.h"
+#include "core/file.h"
 #include "core/path.h"
 
 void found_add(struct found_list *list, char *path, const struct rule *rule, const char *why) {
@@ -25,16 +26,11 @@ static void found_clear(struct found_list *list) {
 }
 
 char *compile_resolve(const char *path) {
-  _cleanup_close_ int fd = open(path, O_PATH | O_CLOEXEC);
-  if (fd < 0)
-    return NULL;
-  char link[32], name[4096];
-  snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
-  ssize_t length = readlink(link, name, sizeof name);
-  if (length == sizeof name) { /* longer than one page: take the slow way */
-    return realpath(path, NULL);
-  }
-  return length < 0 ? NULL : xstrndup(name, (size_t)length);
+  char *resolved = NULL;
+  int result = file_resolve(path, &resolved);
+  if (result < 0)
+    errno = -result;
+  return resolved;
 }
 
 char *compile_reason(const struct rule *rule) {

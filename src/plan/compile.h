@@ -36,8 +36,7 @@ struct compiler {
 
 void found_add(struct found_list *list, char *path, const struct rule *rule, const char *why);
 
-/* The canonical name of an existing object, or NULL (errno set). One open instead of realpath's
- * look at each component: most of the names asked for do not exist. */
+/* The canonical name of an existing object, or NULL (errno set). */
 char *compile_resolve(const char *path);
 
 /* Which private folder covers a path ("/tmp", "/run", …): its name in the private tmpfs and the
