@@ -37,6 +37,7 @@ test-vm:
 bench: build
 	@tools/install-packages bench
 	@bench/startup $(BUILD)/src/cli/sandbox
+	@bench/exec $(BUILD)/src/cli/sandbox
 
 install: build
 	@meson configure $(BUILD) -Dprefix=$(PREFIX) >/dev/null

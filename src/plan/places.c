@@ -71,9 +71,9 @@ static bool is_place_rule(const struct rule *rule) {
 }
 
 /* Does the merged policy still grant what this rule says, or did another rule win? */
-static bool is_hidden_by_any(const struct policy *policy, const char *path) {
-  for (size_t i = 0; i < policy->rule_count; i++) {
-    if (policy->rules[i].kind == RULE_HIDE && rule_matches(&policy->rules[i], path))
+static bool is_below_hidden(const struct compiler *compiler, const char *path) {
+  for (size_t i = 0; i < compiler->hidden.count; i++) {
+    if (path_is_under(path, compiler->hidden.items[i].path))
       return true;
   }
   return false;
@@ -81,7 +81,7 @@ static bool is_hidden_by_any(const struct policy *policy, const char *path) {
 
 static bool still_granted(const struct compiler *compiler, const struct place *place) {
   /* Nothing but a hide can take reading back; thousands of paths need not meet each other. */
-  if (place->rule->kind == RULE_READ && !is_hidden_by_any(compiler->policy, place->path))
+  if (place->rule->kind == RULE_READ && !is_below_hidden(compiler, place->path))
     return true;
   enum access access = place->rule->kind == RULE_READ ? ACCESS_READ : ACCESS_WRITE;
   return policy_decide(compiler->policy, place->path, access).verdict == VERDICT_ALLOW;

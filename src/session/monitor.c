@@ -11,6 +11,7 @@
 #include <sys/random.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
+#include <sys/statvfs.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -493,6 +494,21 @@ static int exit_code_of(int status) {
   return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
+/* The private tmpfs is as large as the smaller of two limits: full, it stands for that one. */
+static bool is_private_full(const struct monitor *monitor) {
+  struct statvfs status;
+  return monitor->limits.private_files >= 0 && monitor->request->plan->private_size_bytes > 0 &&
+         fstatvfs(monitor->limits.private_files, &status) == 0 &&
+         status.f_bfree <= status.f_blocks / 64;
+}
+
+static enum limit_kind private_limit(const struct monitor *monitor) {
+  const uint64_t *value = monitor->limits.set.value;
+  return value[LIMIT_MEMORY] && (!value[LIMIT_DISK] || value[LIMIT_MEMORY] <= value[LIMIT_DISK])
+             ? LIMIT_MEMORY
+             : LIMIT_DISK;
+}
+
 /* Which limit the end has to do with, now that nothing runs any more. */
 static void conclude_limits(struct monitor *monitor) {
   struct session_result *result = monitor->result;
@@ -503,6 +519,8 @@ static void conclude_limits(struct monitor *monitor) {
     name_limit(monitor, kind);
   else if (disk && used != USAGE_UNKNOWN && used >= disk - disk / 64)
     name_limit(monitor, LIMIT_DISK); /* RLIMIT_FSIZE stopped it right at the limit */
+  else if (is_private_full(monitor))
+    name_limit(monitor, private_limit(monitor));
   else if (report->workload_done && WIFSIGNALED(report->wait_status) &&
            limit_group_explains_signal(&monitor->limits, WTERMSIG(report->wait_status), &kind))
     name_limit(monitor, kind);

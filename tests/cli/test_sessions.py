@@ -202,7 +202,8 @@ def test_nothing_is_left_when_kill_returns(box):
             assert os.path.isdir(box.path(".devcontainer"))
             assert sandbox(box, "kill", sid).exit == 0
             assert not os.path.lexists(box.path(".devcontainer")), "a placeholder is still there"
-            assert os.listdir(os.path.join(box.identity.runtime, "sandbox")) == []
+            left = set(os.listdir(os.path.join(box.identity.runtime, "sandbox")))
+            assert left <= {"placeholders"}, left  # stands, empty, where there is no home
         # The monitor hangs up as its last act, and is gone a moment later.
         assert eventually(lambda: set(children()) <= before, wait=0.5)
 
