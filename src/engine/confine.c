@@ -21,10 +21,12 @@ static int replace_keyring(void) {
   return 0;
 }
 
-/* A core file would copy approved secrets into a writable folder, or reach a host handler. */
+/* A core file would copy approved secrets into a writable folder, or reach a host handler. Not 0:
+ * where core_pattern is a pipe, the kernel starts the host's handler whatever the size, except for
+ * the limit 1, which it takes as "never". */
 static int forbid_core_files(void) {
-  struct rlimit none = {0, 0};
-  return setrlimit(RLIMIT_CORE, &none) < 0 ? -errno : 0;
+  struct rlimit never = {1, 1};
+  return setrlimit(RLIMIT_CORE, &never) < 0 ? -errno : 0;
 }
 
 int confine_self(const struct plan *plan, struct start_report *report) {
