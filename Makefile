@@ -12,7 +12,7 @@ packages:
 	@tools/install-packages build
 
 $(BUILD)/build.ninja:
-	@meson setup $(BUILD) --prefix=$(PREFIX) >/dev/null
+	@meson setup $(BUILD) --prefix=$(PREFIX) --sysconfdir=/etc >/dev/null
 
 build: packages $(BUILD)/build.ninja
 	@ninja -C $(BUILD) --quiet >&2
@@ -40,7 +40,7 @@ bench: build
 	@bench/exec $(BUILD)/src/cli/sandbox
 
 install: build
-	@meson configure $(BUILD) -Dprefix=$(PREFIX) >/dev/null
+	@meson configure $(BUILD) -Dprefix=$(PREFIX) -Dsysconfdir=/etc >/dev/null
 	@DESTDIR=$(DESTDIR) meson install -C $(BUILD) --quiet
 
 format:

@@ -83,6 +83,7 @@ void probe_device(const struct check *check, struct finding *finding);
 void probe_nftables(const struct check *check, struct finding *finding);
 void probe_cgroup_layout(const struct check *check, struct finding *finding);
 void probe_cgroup_delegation(const struct check *check, struct finding *finding);
+void probe_enforcers(const struct check *check, struct finding *finding);
 void probe_systemd(const struct check *check, struct finding *finding);
 void probe_rlimit(const struct check *check, struct finding *finding);
 void probe_runtime_folder(const struct check *check, struct finding *finding);
