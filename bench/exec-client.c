@@ -3,7 +3,8 @@
  * session over its control socket. Everything but who starts the command is the same.
  *
  *   exec-client fork COUNT COMMAND           fork and exec, wait for the end
- *   exec-client SOCKET COUNT COMMAND         one connection for each command, as `sandbox exec` does
+ *   exec-client SOCKET COUNT COMMAND         one connection for each command, as `sandbox exec`
+ * does
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -42,8 +43,7 @@ static void run_by_fork(const char *command) {
 
 static void send_request(int fd, const char *command) {
   char line[512];
-  int length =
-      snprintf(line, sizeof line, "{\"cmd\":\"cmd.exec\",\"argv\":[\"%s\"]}\n", command);
+  int length = snprintf(line, sizeof line, "{\"cmd\":\"cmd.exec\",\"argv\":[\"%s\"]}\n", command);
   union {
     struct cmsghdr header;
     char space[CMSG_SPACE(3 * sizeof(int))];

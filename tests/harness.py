@@ -180,8 +180,11 @@ class World:
             return None
         if not command or not os.access(command, os.X_OK):
             raise SystemExit(f"SANDBOX is not a program: {command!r}")
-        # A plain user may be unable to reach the build folder: then run a copy.
-        return command if world_reachable(command) else self._install(command, "sandbox")
+        # A plain user may be unable to reach the build folder, and nobody inside reaches one in a
+        # private place: then run a copy.
+        private = os.path.realpath(command).startswith(("/tmp/", "/var/tmp/", "/run/"))
+        usable = world_reachable(command) and not private
+        return command if usable else self._install(command, "sandbox")
 
     def _make_identities(self):
         if self.root:
