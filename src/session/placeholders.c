@@ -88,11 +88,14 @@ static int make_at(struct pool *pool, int parent, const char *name, const char *
   return mkdirat(parent, name, FOLDER_MODE) < 0 ? -errno : 0;
 }
 
-/* Removed folders and files have no name left. */
-static bool is_removed(int fd) {
-  struct stat status;
-  return fstat(fd, &status) < 0 || status.st_nlink == 0;
+/* What another session removed or moved to the pool is not ours any more. */
+static bool still_named(int parent, const char *name, int fd) {
+  struct stat held, named;
+  return fstat(fd, &held) == 0 && fstatat(parent, name, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
+         held.st_dev == named.st_dev && held.st_ino == named.st_ino;
 }
+
+#define FOREIGN_ATTEMPTS 5
 
 /* Makes it or joins one that another session holds. The lock is taken after the name was opened,
  * so the other session may have removed it in between: then once more. */
@@ -102,8 +105,13 @@ static int make_and_hold(struct placeholder *placeholder, struct pool *pool, int
     int result = make_at(pool, parent, name, placeholder->content);
     if (result < 0 && result != -EEXIST)
       return result;
-    if (result == -EEXIST && !matches_at(parent, name, placeholder->content))
-      return -EEXIST;
+    /* What does not match may be on its way out: only what stays is somebody else's. */
+    if (result == -EEXIST && !matches_at(parent, name, placeholder->content)) {
+      if (attempt >= FOREIGN_ATTEMPTS)
+        return -EEXIST;
+      usleep(1000);
+      continue;
+    }
     _cleanup_close_ int fd = openat(parent, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0 && errno != ENOENT) {
       int saved = errno;
@@ -113,7 +121,7 @@ static int make_and_hold(struct placeholder *placeholder, struct pool *pool, int
     }
     /* Whoever removes one holds it for a moment. Never wait: anybody could lock it for good. */
     bool locked = fd >= 0 && flock(fd, LOCK_SH | LOCK_NB) == 0;
-    if (locked && !is_removed(fd)) {
+    if (locked && still_named(parent, name, fd)) {
       placeholder->fd = steal_fd(&fd);
       return 0;
     }
@@ -151,11 +159,8 @@ static void close_parent(struct parent *parent) {
 static void release(struct placeholder *placeholder, struct pool *pool, int parent,
                     const char *session_id) {
   const char *name = path_base(placeholder->path);
-  struct stat held, named;
   bool last = flock(placeholder->fd, LOCK_EX | LOCK_NB) == 0;
-  bool same = fstat(placeholder->fd, &held) == 0 &&
-              fstatat(parent, name, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
-              held.st_dev == named.st_dev && held.st_ino == named.st_ino;
+  bool same = still_named(parent, name, placeholder->fd);
   bool unchanged = !placeholder->content || has_content(parent, name, placeholder->content);
   if (last && same && unchanged &&
       pool_give(pool, parent, name, placeholder->content, placeholder->fd, session_id) < 0)

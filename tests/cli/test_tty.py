@@ -418,7 +418,7 @@ def test_settings_after_a_failed_start(outer):
 @pytest.mark.parametrize("name", ["TERM", "HUP", "INT"])
 def test_settings_after_a_signal_to_the_monitor(outer, box, name):
     before = outer.settings()
-    outer.sendline("$S -- sh -c 'echo ready; sleep 60'")
+    outer.sendline("$S -- sh -c 'echo ready; exec sleep 60'")
     outer.see("ready\r\n")
     monitor = [pid for pid, line in children().items() if line.startswith(box.world.command)]
     os.kill(monitor[0], getattr(signal, "SIG" + name))
