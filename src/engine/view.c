@@ -319,14 +319,26 @@ static int (*const appliers[OPERATION_COUNT])(struct view *, const struct operat
     [OPERATION_MASK] = apply_mask,
 };
 
+/* What is not in the view needs no mask: it was removed since the plan saw it. */
 static bool forgivable(const struct operation *operation, int result) {
-  return (operation->flags & OPERATION_OPTIONAL) && (result == -ENOENT || result == -ENOTDIR);
+  bool may_be_missing =
+      (operation->flags & OPERATION_OPTIONAL) || operation->kind == OPERATION_MASK;
+  return may_be_missing && (result == -ENOENT || result == -ENOTDIR);
+}
+
+/* Somebody outside may replace a file between our opening and mounting on it (useradd does it to
+ * /etc/shadow); the name then leads to the new one. */
+static int apply(struct view *view, const struct operation *operation) {
+  int result = -ENOENT;
+  for (int attempt = 0; result == -ENOENT && attempt < 5; attempt++)
+    result = appliers[operation->kind](view, operation);
+  return result;
 }
 
 static int apply_operations(struct view *view) {
   for (size_t i = 0; i < view->plan->operation_count; i++) {
     const struct operation *operation = &view->plan->operations[i];
-    int result = appliers[operation->kind](view, operation);
+    int result = apply(view, operation);
     if (result < 0 && !forgivable(operation, result)) {
       view->report->operation = i;
       return report_failure(view->report, STEP_OPERATION, result);

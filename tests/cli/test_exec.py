@@ -412,7 +412,9 @@ def test_a_thousand_leave_nothing(host_root, box):
         after = look()
         assert keys(box.identity.uid) < keys_before + 100  # others on this machine have some, too
         for (fds_before, memory_before), (fds_after, memory_after) in zip(before, after):
-            assert fds_after == fds_before and memory_after <= memory_before + 64, (before, after)
+            # AddressSanitizer keeps freed memory on purpose.
+            flat = memory_after <= memory_before + 64 or os.environ.get("SANDBOX_SANITIZED")
+            assert fds_after == fds_before and flat, (before, after)
         assert len(processes_of(box, sid)) == 1
 
 
