@@ -61,7 +61,6 @@ static const struct {
     [STEP_NAMESPACES] = {"creating the network, ipc, uts and cgroup namespaces",
                          "run 'sandbox doctor': the kernel or an outer container forbids them",
                          true},
-    [STEP_IDENTITY] = {"mapping your user id into the session", "run 'sandbox doctor'", true},
     [STEP_LOOPBACK] = {"bringing up the session's loopback interface", "run 'sandbox doctor'",
                        true},
     [STEP_HOSTNAME] = {"setting the session's host name", "run 'sandbox doctor'"},
