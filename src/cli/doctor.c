@@ -96,22 +96,14 @@ static void print_row(const struct doctor_row *row, int width, bool colour, bool
     printf("%*sfix: %s\n", indent, "", row->fix);
 }
 
+/* The gate that dynamic mode would use is in the JSON; a sentence about it would promise a mode
+ * that this version does not have. */
 static void print_verdict(const struct doctor_verdict *verdict) {
-  static const struct {
-    const char *gate, *sentence;
-  } gates[] = {
-      {"fuse", "ready, questions by FUSE"},
-      {"notify", "ready, questions by seccomp (slower)"},
-      {"none", "ready, but without questions: only --static works"},
-  };
-  if (!verdict->available) {
+  if (verdict->available)
+    printf("native engine: ready\n");
+  else
     printf("native engine: not available: because %s; fix: %s\n", verdict->why,
            verdict->fix ? verdict->fix : "none known");
-    return;
-  }
-  for (size_t i = 0; i < ARRAY_SIZE(gates); i++)
-    if (strcmp(gates[i].gate, verdict->gate) == 0)
-      printf("native engine: %s\n", gates[i].sentence);
 }
 
 static void print_table(const struct doctor_report *report, bool verbose) {
