@@ -224,10 +224,9 @@ static void make_own_folders(const struct host_context *host) {
   (void)file_make_folders(state, 0700);
 }
 
-static int make_plan(struct run *run, struct sb_error *error) {
-  if (!invocation_has(run->invocation, RUN_DRY_RUN))
-    make_own_folders(&run->host);
-  struct plan_request request = {
+static int fill_plan_request(struct run *run, struct plan_request *ret_request,
+                             struct sb_error *error) {
+  *ret_request = (struct plan_request){
       .host = &run->host,
       .policy = run->policy,
       .session_id = run->id,
@@ -240,9 +239,23 @@ static int make_plan(struct run *run, struct sb_error *error) {
     int64_t seconds;
     if (value_offset("--time-offset", offset, &seconds, error) < 0)
       return -1;
-    request.time_offset_seconds = seconds;
-    request.has_time_offset = true;
+    ret_request->time_offset_seconds = seconds;
+    ret_request->has_time_offset = true;
   }
+  return 0;
+}
+
+static int begin_plan(struct run *run, struct sb_error *error) {
+  struct plan_request request;
+  return fill_plan_request(run, &request, error) < 0 ? -1 : plan_begin(&request, &run->plan, error);
+}
+
+static int make_plan(struct run *run, struct sb_error *error) {
+  struct plan_request request;
+  if (fill_plan_request(run, &request, error) < 0)
+    return -1;
+  if (!invocation_has(run->invocation, RUN_DRY_RUN))
+    make_own_folders(&run->host);
   return plan_compile(&request, &run->plan, error);
 }
 
@@ -282,6 +295,7 @@ static void print_timing(const struct timespec phases[PHASE_COUNT]) {
       [PHASE_PLANNED] = "policy and plan",
       [PHASE_CLONED] = "user, pid and mount namespaces",
       [PHASE_IDENTITY] = "ids mapped",
+      [PHASE_BASE] = "base of the file system view",
       [PHASE_PLACEHOLDERS] = "placeholders",
       [PHASE_NAMESPACES] = "network, ipc, uts and cgroup namespaces",
       [PHASE_VIEW] = "file system view",
@@ -393,7 +407,7 @@ static void finish_changes(const struct run *run, const struct session_result *r
   run_finish_changes(&ending);
 }
 
-/* Called while the session's first process makes its namespaces. */
+/* Called while the session's first process makes its namespaces and builds the base. */
 static int compile(void *context, struct sb_error *error) {
   struct run *run = context;
   if (make_plan(run, error) < 0)
@@ -419,6 +433,8 @@ static void conclude_changes(struct run *run, const struct session_result *resul
 }
 
 static int run_session(struct run *run, struct session_result *ret_result, struct sb_error *error) {
+  if (begin_plan(run, error) < 0)
+    return -1;
   struct session_request request = {
       .host = &run->host,
       .plan = &run->plan,

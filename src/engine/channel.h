@@ -7,7 +7,8 @@
 
 enum message_kind {
   /* monitor → init */
-  MESSAGE_GO,           /* ids are mapped, the plan is there, placeholders exist: go on */
+  MESSAGE_MAPPED,       /* ids are mapped: build the base */
+  MESSAGE_GO,           /* the plan is there, placeholders exist: go on; or the terminal is ready */
   MESSAGE_SIGNAL,       /* value: signal for the workload's first process */
   MESSAGE_SIGNAL_GROUP, /* value: signal for its whole process group */
   MESSAGE_SIGNAL_ALL,   /* value: signal for every process of the session but init */

@@ -23,9 +23,10 @@ struct engine {
 };
 
 struct engine_input {
-  const struct plan *plan;
-  bool terminal[3];   /* which of stdin, stdout, stderr become the session's terminal */
-  int descriptors[3]; /* what takes the place of the others, or -1: they stay */
+  const struct plan *base; /* begun: applied while the rest is compiled */
+  const struct plan *plan; /* complete, when engine_go is called: shared memory */
+  bool terminal[3];        /* which of stdin, stdout, stderr become the session's terminal */
+  int descriptors[3];      /* what takes the place of the others, or -1: they stay */
   const struct limit_group *limits;
   sigset_t original_mask; /* to be given back to the workload */
   bool idle;              /* start no workload: wait for commands */

@@ -29,6 +29,7 @@
 struct init {
   const struct init_input *input;
   struct start_report *report;
+  struct view view;
   int child_signals; /* signalfd for SIGCHLD */
   pid_t workload;    /* the process we wait for: the command, or the leader of its terminal */
   struct exec_table execs;
@@ -75,7 +76,7 @@ static int bring_loopback_up(void) {
 /* Second wall behind seccomp: the session's user namespace can have no children. Where the outer
  * /proc/sys is read-only (a container) seccomp alone holds it. */
 static void forbid_user_namespaces(struct init *init) {
-  if (!init->input->plan->seccomp.containers)
+  if (!init->input->base->seccomp.containers)
     (void)write_file("/proc/sys/user/max_user_namespaces", "0");
 }
 
@@ -87,13 +88,13 @@ static int enter_namespaces(struct init *init) {
 }
 
 static int set_hostname(struct init *init) {
-  const char *hostname = init->input->plan->hostname;
+  const char *hostname = init->input->base->hostname;
   return sethostname(hostname, strlen(hostname)) < 0 ? fail(init, STEP_HOSTNAME) : 0;
 }
 
 /* Children of ours are born with the shifted monotonic and boot clocks. */
 static int shift_time(struct init *init) {
-  const struct plan *plan = init->input->plan;
+  const struct plan *plan = init->input->base;
   if (!plan->has_time_offset)
     return 0;
   char text[128];
@@ -112,22 +113,32 @@ static void close_inherited(const struct init_input *input) {
   fd_close_others(kept, ARRAY_SIZE(kept));
 }
 
-static int prepare(struct init *init) {
+/* First stage: all that does not depend on the policy, while the monitor still compiles it. */
+static int prepare_base(struct init *init) {
   int result = limit_group_enter(init->input->limits);
   if (result < 0)
     return report_failure(init->report, STEP_LIMITS, result);
   close_inherited(init->input);
   if (setsid() < 0 || enter_namespaces(init) < 0)
     return -1;
-  await(init, MESSAGE_GO);  /* from here on there are ids and a plan */
-  if (shift_time(init) < 0) /* while our own files in /proc still belong to us */
+  await(init, MESSAGE_MAPPED); /* from here on there are ids */
+  if (shift_time(init) < 0)    /* while our own files in /proc still belong to us */
     return -1;
   /* From here on nothing inside may read or trace us; before, the monitor needed our /proc. */
   prctl(PR_SET_DUMPABLE, 0);
   forbid_user_namespaces(init);
-  if (set_hostname(init) < 0)
+  if (set_hostname(init) < 0 || view_begin(&init->view, init->input->base, init->report) < 0)
     return -1;
-  if (view_build(init->input->plan, init->report) < 0)
+  report_phase(init->report, PHASE_BASE);
+  return 0;
+}
+
+/* Second stage: the places, protections and masks of the complete plan; then the door closes. */
+static int prepare(struct init *init) {
+  if (prepare_base(init) < 0)
+    return -1;
+  await(init, MESSAGE_GO);
+  if (view_finish(&init->view, init->input->plan) < 0)
     return -1;
   report_phase(init->report, PHASE_VIEW);
   /* Nothing we do from now on needs a privilege, and whatever we start inherits the lack of it. */

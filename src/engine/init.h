@@ -10,7 +10,8 @@
 #include "plan/plan.h"
 
 struct init_input {
-  const struct plan *plan;
+  const struct plan *base; /* our own copy, by the fork, of the plan as it was begun */
+  const struct plan *plan; /* shared; complete with MESSAGE_GO */
   struct start_report *report;
   int channel;        /* our end of the line to the monitor */
   bool terminal[3];   /* which of stdin, stdout, stderr become the session's terminal */

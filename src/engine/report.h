@@ -16,6 +16,7 @@ enum phase {
   PHASE_CLONED,       /* user, pid and mount namespaces exist */
   PHASE_NAMESPACES,   /* the other namespaces exist (child) */
   PHASE_IDENTITY,     /* ids mapped (parent) */
+  PHASE_BASE,         /* what does not depend on the policy is mounted (child) */
   PHASE_PLACEHOLDERS, /* missing protected names have placeholders (parent) */
   PHASE_VIEW,         /* file system view complete (child) */
   PHASE_SPAWNED,      /* the workload's exec succeeded or failed (init) */

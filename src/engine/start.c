@@ -37,6 +37,7 @@ static void set_title(const struct engine_input *input) {
 static void child_main(const struct engine_input *input, struct start_report *report, int channel) {
   set_title(input);
   struct init_input init = {
+      .base = input->base,
       .plan = input->plan,
       .report = report,
       .channel = channel,
@@ -175,6 +176,7 @@ int engine_map_identity(struct engine *engine, struct sb_error *error) {
     return sb_hint(error, "run 'sandbox doctor' to see what restricts user namespaces here");
   }
   report_phase(engine->report, PHASE_IDENTITY);
+  (void)engine_send(engine, MESSAGE_MAPPED, 0); /* if init is gone, engine_go says why */
   return 0;
 }
 

@@ -20,15 +20,6 @@
 
 #include "core/cleanup.h"
 
-struct view {
-  const struct plan *plan;
-  struct start_report *report;
-  int host;    /* the host's root, as the namespace was born with it */
-  int private; /* the private tmpfs */
-  int root;    /* the root being built */
-  bool sealed; /* the private tmpfs has become read-only; clones of it now are, too */
-};
-
 /* Opens an absolute path below a root without following any symbolic link: what the plan saw is
  * what is mounted, even if somebody swaps a folder for a link meanwhile. */
 static int open_inside(int root, const char *path, unsigned flags) {
@@ -85,30 +76,25 @@ static int apply_writable(struct view *view, const struct operation *operation) 
 /* Read-only: that does not stop reading or writing a device, only changing its node. Root's uid
  * owns the host's nodes, and `chmod 600 /dev/null` inside would reach everybody. */
 static int apply_device(struct view *view, const struct operation *operation) {
-  _cleanup_close_ int source = open_inside(view->host, operation->path, 0);
-  if (source < 0)
-    return source;
-  _cleanup_close_ int tree = clone_tree(source, "", 0);
+  const char *below = operation->path + 1; /* only root can make /dev/null a link, here and there */
+  _cleanup_close_ int tree = clone_tree(view->host, below, AT_SYMLINK_NOFOLLOW);
   if (tree < 0)
     return tree;
   int result =
       set_attributes(tree, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC, 0, 0);
-  return result < 0 ? result : place(view, tree, operation);
+  if (result < 0)
+    return result;
+  return move_mount(tree, "", view->root, below, MOVE_MOUNT_F_EMPTY_PATH) < 0 ? -errno : 0;
 }
 
 static int apply_private_folder(struct view *view, const struct operation *operation) {
-  if (mkdirat(view->private, operation->source, 0700) < 0)
-    return errno == EEXIST ? 0 : -errno;
-  /* Not by mkdir's mode: the caller's umask must not decide who may use /tmp. */
-  return fchmodat(view->private, operation->source, operation->mode, 0) < 0 ? -errno : 0;
+  return mkdirat(view->private, operation->source, operation->mode) < 0 && errno != EEXIST ? -errno
+                                                                                           : 0;
 }
 
 static int apply_private_file(struct view *view, const struct operation *operation) {
-  _cleanup_close_ int fd =
-      openat(view->private, operation->source, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0);
-  if (fd < 0)
-    return -errno;
-  return fchmod(fd, operation->mode) < 0 ? -errno : 0;
+  mode_t mode = S_IFREG | operation->mode;
+  return mknodat(view->private, operation->source, mode, 0) < 0 && errno != EEXIST ? -errno : 0;
 }
 
 static int apply_private_link(struct view *view, const struct operation *operation) {
@@ -335,8 +321,10 @@ static int apply(struct view *view, const struct operation *operation) {
   return result;
 }
 
-static int apply_operations(struct view *view) {
-  for (size_t i = 0; i < view->plan->operation_count; i++) {
+/* A base operation has the same index in the plan that was begun and in the complete one, which is
+ * where the monitor looks it up. */
+static int apply_operations(struct view *view, size_t first, size_t end) {
+  for (size_t i = first; i < end; i++) {
     const struct operation *operation = &view->plan->operations[i];
     int result = apply(view, operation);
     if (result < 0 && !forgivable(operation, result)) {
@@ -379,21 +367,26 @@ static int enter(struct view *view) {
   return 0;
 }
 
-int view_build(const struct plan *plan, struct start_report *report) {
-  struct view view = {.plan = plan, .report = report, .private = -1, .root = -1};
-  view.host = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
-  if (view.host < 0)
+int view_begin(struct view *view, const struct plan *base, struct start_report *report) {
+  *view = (struct view){.plan = base, .report = report, .private = -1, .root = -1};
+  view->host = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+  if (view->host < 0)
     return report_failure(report, STEP_PRIVATE, -errno);
-  int result = create_private(&view);
+  /* The caller's must not decide who may use /tmp; the workload gets it back. */
+  view->umask = umask(0);
+  int result = create_private(view);
+  return result < 0 ? result : apply_operations(view, 0, base->base_count);
+}
+
+int view_finish(struct view *view, const struct plan *plan) {
+  view->plan = plan;
+  int result = apply_operations(view, plan->base_count, plan->operation_count);
+  umask(view->umask);
   if (result == 0)
-    result = apply_operations(&view);
-  if (result == 0)
-    result = enter(&view);
+    result = enter(view);
   /* No descriptor of the old root may survive: it would be a way out (CVE-2024-21626). */
-  close(view.host);
-  if (view.private >= 0)
-    close(view.private);
-  if (view.root >= 0)
-    close(view.root);
+  close(view->host);
+  close(view->private);
+  close(view->root);
   return result;
 }

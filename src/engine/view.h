@@ -6,6 +6,20 @@
 #include "engine/report.h"
 #include "plan/plan.h"
 
-/* Builds the view and enters it (pivot_root, old root detached). Called in the new user and mount
- * namespaces after the ids are mapped. Returns 0 or a negative errno noted in the report. */
-int view_build(const struct plan *plan, struct start_report *report);
+struct view {
+  const struct plan *plan;
+  struct start_report *report;
+  int host;     /* the host's root, as the namespace was born with it */
+  int private;  /* the private tmpfs */
+  int root;     /* the root being built */
+  bool sealed;  /* the private tmpfs has become read-only; clones of it now are, too */
+  mode_t umask; /* the caller's */
+};
+
+/* First stage: the operations of a plan that was begun (plan_begin). Called in the new user and
+ * mount namespaces after the ids are mapped. Returns 0 or a negative errno noted in the report. */
+int view_begin(struct view *view, const struct plan *base, struct start_report *report);
+
+/* Second stage: the rest of the complete plan; then enters the view (pivot_root, old root detached)
+ * and lets go of everything outside. Returns 0 or a negative errno noted in the report. */
+int view_finish(struct view *view, const struct plan *plan);

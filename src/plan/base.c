@@ -126,7 +126,7 @@ static void add_device_objects(struct compiler *compiler) {
     plan_add(plan, OPERATION_PRIVATE_LINK, device_links[i].target, device_links[i].name, NULL);
 }
 
-void compile_private(struct compiler *compiler) {
+static void add_private_objects(struct compiler *compiler) {
   for (size_t i = 0; i < ARRAY_SIZE(private_places); i++)
     compile_private_object(compiler, private_places[i].source, true, private_places[i].mode);
   add_runtime_folder(compiler);
@@ -148,7 +148,7 @@ static void add_devices(struct plan *plan) {
   plan_add(plan, OPERATION_PRIVATE, "/dev/shm", "shm", "private to the session");
 }
 
-static void add_kernel_files(struct compiler *compiler) {
+void compile_kernel_files(struct compiler *compiler) {
   for (size_t i = 0; i < ARRAY_SIZE(kernel_files); i++) {
     if (kernel_files[i].for_root_only && compiler->host->user != 0)
       continue;
@@ -161,8 +161,11 @@ static void add_kernel_files(struct compiler *compiler) {
   }
 }
 
-void compile_kernel_views(struct compiler *compiler) {
+/* Applied while the rest is still being compiled, and by nobody changed afterwards: nothing here
+ * may depend on a rule. In the order in which the engine works. */
+void compile_base(struct compiler *compiler) {
   struct plan *plan = compiler->plan;
+  add_private_objects(compiler);
   plan_add(plan, OPERATION_ROOT, "/", NULL, "everything is readable, nothing writable");
   for (size_t i = 0; i < ARRAY_SIZE(private_places); i++) {
     if (is_plain_folder(private_places[i].place))
@@ -172,7 +175,7 @@ void compile_kernel_views(struct compiler *compiler) {
   add_devices(plan);
   plan_add(plan, OPERATION_PROC, "/proc", NULL, "processes of the session only");
   plan_add(plan, OPERATION_SYSFS, "/sys", NULL, "read-only, network devices of the session only");
-  add_kernel_files(compiler);
+  plan->base_count = plan->operation_count;
 }
 
 bool compile_private_place(const char *path, const char **ret_source, const char **ret_place) {

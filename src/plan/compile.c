@@ -109,14 +109,16 @@ static void order_places(struct operation *places, size_t count) {
   }
 }
 
+/* The base is in order, and perhaps applied already. */
 static void order_operations(struct plan *plan) {
-  if (plan->operation_count == 0)
+  if (plan->operation_count == plan->base_count)
     return;
   struct operation *ordered = xcalloc(plan->operation_count, sizeof *ordered);
-  size_t count = 0;
+  size_t count = plan->base_count;
+  memcpy(ordered, plan->operations, count * sizeof *ordered);
   for (unsigned phase = 0; phase <= PHASE_LAST; phase++) {
     size_t first = count;
-    for (size_t i = 0; i < plan->operation_count; i++) {
+    for (size_t i = plan->base_count; i < plan->operation_count; i++) {
       if (phase_of(&plan->operations[i]) == phase)
         ordered[count++] = plan->operations[i];
     }
@@ -154,18 +156,17 @@ static int refuse_unsupported(const struct policy *policy, struct sb_error *erro
 }
 
 static void plan_landlock(struct compiler *compiler) {
-  struct landlock_plan landlock = landlock_plan_new(landlock_abi());
+  struct landlock_plan *landlock = &compiler->plan->landlock;
   static const char *const always[] = {"/tmp", "/var/tmp", "/run", "/dev/shm", "/proc"};
   for (size_t i = 0; i < ARRAY_SIZE(always); i++)
-    landlock_allow(&landlock, always[i], LANDLOCK_USE_WRITE);
-  landlock_allow(&landlock, "/dev", LANDLOCK_USE_DEVICE);
+    landlock_allow(landlock, always[i], LANDLOCK_USE_WRITE);
+  landlock_allow(landlock, "/dev", LANDLOCK_USE_DEVICE);
   for (size_t i = 0; i < compiler->plan->operation_count; i++) {
     const struct operation *operation = &compiler->plan->operations[i];
     if (operation->kind == OPERATION_WRITABLE || operation->kind == OPERATION_OVERLAY)
-      landlock_allow(&landlock, operation->path, LANDLOCK_USE_WRITE);
+      landlock_allow(landlock, operation->path, LANDLOCK_USE_WRITE);
   }
-  compiler->plan->landlock = landlock;
-  if (landlock.handled_fs == 0)
+  if (landlock->handled_fs == 0)
     strv_add(&compiler->plan->warnings,
              "this kernel has no usable Landlock: the second wall behind the mounts is missing; a "
              "redirected file can be reopened for writing");
@@ -180,6 +181,7 @@ static void plan_settings(struct compiler *compiler) {
   plan->has_time_offset = request->has_time_offset;
   plan->terminal = request->terminal;
   plan->seccomp.debug = compiler->policy->debug;
+  plan->landlock = landlock_plan_new(landlock_abi());
   /* What lies in the private tmpfs is memory as well as disk: the smaller limit holds. */
   const struct limits *limits = &compiler->policy->limits;
   unsigned long long megabytes = limits->disk_mb;
@@ -190,8 +192,7 @@ static void plan_settings(struct compiler *compiler) {
 }
 
 static int compile_parts(struct compiler *compiler, struct sb_error *error) {
-  compile_private(compiler);
-  compile_kernel_views(compiler);
+  compile_kernel_files(compiler);
   compile_hidden(compiler);
   if (compile_globs(compiler, error) < 0 || compile_places(compiler, error) < 0 ||
       compile_git(compiler, error) < 0 || compile_protections(compiler, error) < 0 ||
@@ -200,7 +201,6 @@ static int compile_parts(struct compiler *compiler, struct sb_error *error) {
   compile_masks(compiler);
   order_operations(compiler->plan);
   plan_landlock(compiler);
-  plan_settings(compiler);
   return 0;
 }
 
@@ -217,23 +217,33 @@ static void compiler_clear(struct compiler *compiler) {
   strv_clear(&compiler->fixed);
 }
 
-int plan_compile(const struct plan_request *request, struct plan *ret_plan,
-                 struct sb_error *error) {
-  struct plan plan = {0};
-  struct compiler compiler = {
+static struct compiler compiler_new(const struct plan_request *request, struct plan *plan) {
+  return (struct compiler){
       .request = request,
       .policy = request->policy,
       .host = request->host,
-      .plan = &plan,
+      .plan = plan,
       .unprotects = has_unprotect(request->policy),
   };
-  int result = refuse_unsupported(request->policy, error);
-  if (result == 0)
-    result = compile_parts(&compiler, error);
+}
+
+int plan_begin(const struct plan_request *request, struct plan *ret_plan, struct sb_error *error) {
+  if (refuse_unsupported(request->policy, error) < 0)
+    return -1;
+  *ret_plan = (struct plan){0};
+  struct compiler compiler = compiler_new(request, ret_plan);
+  plan_settings(&compiler);
+  compile_base(&compiler);
+  return 0;
+}
+
+int plan_compile(const struct plan_request *request, struct plan *plan, struct sb_error *error) {
+  if (plan->base_count == 0 && plan_begin(request, plan, error) < 0)
+    return -1;
+  struct compiler compiler = compiler_new(request, plan);
+  int result = compile_parts(&compiler, error);
   compiler_clear(&compiler);
   if (result < 0)
-    plan_clear(&plan);
-  else
-    *ret_plan = plan;
+    plan_clear(plan);
   return result;
 }

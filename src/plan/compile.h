@@ -60,8 +60,8 @@ bool compile_unprotected(const struct compiler *compiler, const char *path);
 bool compile_covered(const struct strv *list, const char *path);
 
 /* The parts. */
-void compile_private(struct compiler *compiler);
-void compile_kernel_views(struct compiler *compiler);
+void compile_base(struct compiler *compiler);
+void compile_kernel_files(struct compiler *compiler);
 void compile_hidden(struct compiler *compiler);
 int compile_globs(struct compiler *compiler, struct sb_error *error);
 int compile_places(struct compiler *compiler, struct sb_error *error);

@@ -60,6 +60,7 @@ enum terminal_mode { TERMINAL_AUTO, TERMINAL_ALWAYS, TERMINAL_NEVER };
 struct plan {
   struct operation *operations;
   size_t operation_count;
+  size_t base_count; /* the first of them: what every session has; see plan_begin */
 
   struct strv arguments;        /* the command, argv[0] included */
   struct strv script_arguments; /* the same for the shell, if the file turns out to be a script */
@@ -91,8 +92,14 @@ struct plan_request {
   const char *overlay_folder; /* where overlay uppers of this session live */
 };
 
-/* Compiles and validates. A protection that was asked for and cannot be had is an error. */
-int plan_compile(const struct plan_request *request, struct plan *ret_plan, struct sb_error *error);
+/* Begins a plan with what does not depend on the policy's rules: the base operations, and the
+ * settings that are needed to apply them (sizes, clocks, host name, ABIs). It takes microseconds,
+ * so that the engine can build the base while the rest is compiled. */
+int plan_begin(const struct plan_request *request, struct plan *ret_plan, struct sb_error *error);
+
+/* Completes it; an empty plan is begun first. The base operations stay as and where they are. A
+ * protection that was asked for and cannot be had is an error, and then the plan is empty. */
+int plan_compile(const struct plan_request *request, struct plan *plan, struct sb_error *error);
 void plan_clear(struct plan *plan);
 #define _cleanup_plan_ __attribute__((cleanup(plan_clear)))
 

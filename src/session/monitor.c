@@ -455,6 +455,7 @@ static int start(struct monitor *monitor, struct sb_error *error) {
   if (!monitor->shared_plan)
     return sb_fail_errno(error, "reserving memory for the plan");
   struct engine_input input = {
+      .base = request->plan,
       .plan = monitor->shared_plan,
       .descriptors = {-1, -1, -1},
       .limits = &monitor->limits,
@@ -477,8 +478,8 @@ static int start(struct monitor *monitor, struct sb_error *error) {
       plan_share(request->plan, monitor->shared_plan, error) < 0)
     return -1;
   report_phase(request->report, PHASE_PLANNED);
-  /* All this while the child makes its namespaces; the snapshot before our placeholders are in the
-   * project. */
+  /* All this while the child makes its namespaces and the base; the snapshot before our
+   * placeholders are in the project. */
   if (request->watched->count > 0)
     monitor->snapshot = changes_snapshot_begin(request->watched->items, request->watched->count,
                                                &changes_default_limits);

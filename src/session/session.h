@@ -43,7 +43,7 @@ typedef void session_listener(void *context, const struct session_notice *notice
 
 struct session_request {
   const struct host_context *host;
-  const struct plan *plan; /* filled by compile */
+  const struct plan *plan; /* begun; completed by compile */
   int (*compile)(void *context, struct sb_error *error);
   void *compile_context;
   enum terminal_mode terminal;

@@ -116,3 +116,25 @@ def test_inside_bubblewrap(box):
     result = box.run(["sh", "-c", "echo x > made; cat ~/.ssh/id_rsa; echo end"], before=before)
     assert result.exit == 0 and result.stdout == "end\n", result
     assert os.path.exists(box.path("made"))
+
+
+# A /dev like the host's, but for one device: a start fails there before the policy has any say.
+NO_FULL = """
+mount -t proc proc /proc || exit 99
+mkdir -p dev-without && mount -t tmpfs none dev-without || exit 99
+for name in null zero random urandom tty; do
+  : > dev-without/$name; mount --bind /dev/$name dev-without/$name || exit 99
+done
+mkdir dev-without/shm dev-without/pts
+mount --rbind dev-without /dev || exit 99
+exec "$@"
+"""
+
+
+def test_a_failure_of_the_base_names_its_operation(box):
+    before = [word if word is not MASKED_PROC else NO_FULL for word in in_container(box)]
+    control = box.plain(["sh", "-c", "test -c /dev/null && ! test -e /dev/full"], before=before)
+    assert control.exit == 0, f"/dev is not as the test wants it: {control}"
+    result = box.run(["touch", "made"], before=before)
+    assert result.exit == 125 and "'/dev/full'" in result.stderr, result
+    assert not os.path.exists(box.path("made"))
