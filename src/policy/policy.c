@@ -34,8 +34,12 @@ void policy_free(struct policy *policy) {
       &policy->network.allow,    &policy->network.deny,     &policy->network.unix_sockets,
       &policy->network.publish,  &policy->environment_pass, &policy->environment_set,
       &policy->commands.exclude, &policy->ignored,          &policy->protected_places};
-  char *const texts[] = {policy->backend, policy->network.http_proxy, policy->network.socks_proxy,
-                         policy->network.driver, policy->nix};
+  char *const texts[] = {policy->backend,
+                         policy->network.http_proxy,
+                         policy->network.socks_proxy,
+                         policy->network.driver,
+                         policy->nix,
+                         policy->seatbelt.custom_profile};
   for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++)
     strv_clear(lists[i]);
   for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)

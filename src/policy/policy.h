@@ -16,6 +16,7 @@ enum policy_store { STORE_BUILTIN, STORE_ORG, STORE_PROJECT, STORE_USER, STORE_F
 
 enum policy_mode { MODE_DYNAMIC, MODE_STATIC };
 enum policy_require { REQUIRE_REQUIRED, REQUIRE_PREFERRED, REQUIRE_DISABLED };
+enum seatbelt_profile { SEATBELT_RESTRICTIVE, SEATBELT_PERMISSIVE };
 enum policy_network { NETWORK_NONE, NETWORK_FILTERED, NETWORK_FULL };
 
 /* Where a rule or setting was written. `file` is NULL for the built-in tables and for flags. */
@@ -84,6 +85,10 @@ struct policy {
     struct strv exclude;
     bool allow_unsandboxed;
   } commands;
+  struct {
+    enum seatbelt_profile profile;
+    char *custom_profile; /* a file to use instead of a generated profile */
+  } seatbelt;
 
   /* Which store last set each schema key, by dotted name ("network.mode"); see policy_key_origin.
    */

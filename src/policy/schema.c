@@ -16,6 +16,7 @@
 static const char *const mode_words[] = {"dynamic", "static", NULL};
 static const char *const require_words[] = {"required", "preferred", "disabled", NULL};
 static const char *const network_words[] = {"none", "filtered", "full", NULL};
+static const char *const seatbelt_words[] = {"restrictive", "permissive", NULL};
 static const char *const nix_words[] = {"auto", "on", "off", NULL};
 static const char *const driver_words[] = {"auto", "relay", "slirp4netns", "pasta", "veth", NULL};
 static const char *const backend_words[] = {"auto",   "native",   "landlock", "bwrap",
@@ -49,6 +50,10 @@ static const char *check_socket(const char *value) {
   if (*value == '\0')
     return "is empty";
   return strchr("/~$.", *value) ? NULL : "is not a path; start it with /, ~, $ or .";
+}
+
+static const char *check_profile(const char *value) {
+  return *value == '\0' ? "is empty" : NULL;
 }
 
 static const char *skip_port(const char *text) {
@@ -188,13 +193,17 @@ const struct schema_key schema_table[] = {
          "commands that are not to be sandboxed"),
     SWITCH("commands.allow_unsandboxed", commands.allow_unsandboxed,
            "excluded commands may run without a sandbox"),
+    CHOICE("seatbelt.profile", seatbelt.profile, seatbelt_words,
+           "macOS: what the profile says about what it does not name"),
+    TEXT("seatbelt.custom_profile", seatbelt.custom_profile, check_profile,
+         "macOS: a profile to use instead of a generated one"),
     {0},
 };
 
 /* ---- finding ---- */
 
-static const char *const section_names[] = {"filesystem", "network", "limits",   "environment",
-                                            "prompt",     "vm",      "commands", NULL};
+static const char *const section_names[] = {
+    "filesystem", "network", "limits", "environment", "prompt", "vm", "commands", "seatbelt", NULL};
 
 /* The part after "section.", or the name itself for section ""; NULL if elsewhere. */
 static const char *name_within(const struct schema_key *key, const char *section) {

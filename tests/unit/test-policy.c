@@ -229,7 +229,8 @@ static void test_whole_schema_loads(void **state) {
       "containers: true\n"
       "vm: {enabled: true, kvm: true}\n"
       "nix: off\n"
-      "commands: {exclude: [docker], allow_unsandboxed: true}\n";
+      "commands: {exclude: [docker], allow_unsandboxed: true}\n"
+      "seatbelt: {profile: permissive, custom_profile: ~/x.sb}\n";
   _cleanup_policy_ struct policy *policy = policy_new(&world->context);
   _cleanup_error_ struct sb_error error = {0};
   struct policy_source source = {
@@ -259,6 +260,8 @@ static void test_whole_schema_loads(void **state) {
   assert_true(policy->containers && policy->vm.enabled && policy->vm.kvm && !policy->debug);
   assert_string_equal(policy->nix, "off");
   assert_true(policy->commands.allow_unsandboxed);
+  assert_int_equal(policy->seatbelt.profile, SEATBELT_PERMISSIVE);
+  assert_string_equal(policy->seatbelt.custom_profile, "~/x.sb");
   assert_int_equal(policy_decide(policy, "/opt/[x]/a.h", ACCESS_READ).verdict, VERDICT_ALLOW);
   assert_int_equal(policy_decide(policy, "/opt/x/a.h", ACCESS_READ).verdict, VERDICT_ASK);
   assert_int_equal(policy_key_origin(policy, "network.mode")->line, 14);
@@ -334,7 +337,8 @@ static const char hostile_project[] =
     "containers: true\n"
     "vm: {enabled: true, kvm: true}\n"
     "nix: on\n"
-    "commands: {exclude: [sh], allow_unsandboxed: true}\n";
+    "commands: {exclude: [sh], allow_unsandboxed: true}\n"
+    "seatbelt: {profile: permissive, custom_profile: evil.sb}\n";
 
 static void check_narrowed(const struct world *world, const struct policy *policy) {
   assert_int_equal(policy->mode, MODE_DYNAMIC);
@@ -352,6 +356,8 @@ static void check_narrowed(const struct world *world, const struct policy *polic
   assert_false(policy->ask_writes || policy->debug || policy->containers || policy->vm.enabled ||
                policy->vm.kvm || policy->commands.allow_unsandboxed);
   assert_int_equal(policy->commands.exclude.count, 0);
+  assert_int_equal(policy->seatbelt.profile, SEATBELT_RESTRICTIVE);
+  assert_null(policy->seatbelt.custom_profile);
   assert_string_equal(policy->nix, "auto");
   static const struct {
     const char *name;
@@ -377,7 +383,7 @@ static void test_untrusted_project_only_narrows(void **state) {
   write_file(world->project, ".sandbox/policy.yaml", hostile_project);
   _cleanup_policy_ struct policy *policy = load(world);
   check_narrowed(world, policy);
-  assert_int_equal(policy->ignored.count, 23);
+  assert_int_equal(policy->ignored.count, 25);
   assert_non_null(strstr(policy->ignored.items[0], "policy.yaml:3: require: disabled is not"));
   assert_non_null(strstr(policy->ignored.items[0], "sandbox policy trust"));
 }
