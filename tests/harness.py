@@ -509,7 +509,7 @@ class LeakCheck:
     # Kept by design, below the state folder: what `diff`, `apply`, `report` and `audit` read later,
     # and the stock of unused placeholders.
     STATE_ALLOWED = ("audit", "log", "trust", "history", "lock", "overlays", "reports", "pool")
-    RUNTIME_ALLOWED = ("lock",)
+    RUNTIME_ALLOWED = ("lock", "audit")
 
     def __init__(self, box):
         self.box = box

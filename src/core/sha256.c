@@ -1,7 +1,6 @@
 /* SHA-256; see sha256.h. Pure; tested with the vectors of FIPS 180-4. */
 #include "core/sha256.h"
 
-#include <stdio.h>
 #include <string.h>
 
 static const uint32_t round_constants[64] = {
@@ -89,6 +88,10 @@ void sha256_hex(const void *data, size_t length, char hex[SHA256_HEX_SIZE]) {
   sha256_start(&hash);
   sha256_add(&hash, data, length);
   sha256_finish(&hash, digest);
-  for (int i = 0; i < SHA256_SIZE; i++)
-    snprintf(hex + 2 * i, 3, "%02x", digest[i]);
+  static const char digits[] = "0123456789abcdef";
+  for (int i = 0; i < SHA256_SIZE; i++) {
+    hex[2 * i] = digits[digest[i] >> 4];
+    hex[2 * i + 1] = digits[digest[i] & 15];
+  }
+  hex[2 * SHA256_SIZE] = '\0';
 }

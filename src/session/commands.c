@@ -8,6 +8,7 @@
 
 #include "core/cleanup.h"
 #include "core/json.h"
+#include "session/events.h"
 #include "session/monitor.h"
 #include "session/processes.h"
 
@@ -71,9 +72,11 @@ static json_t *on_signal(void *context, const struct request *request, struct sb
 }
 
 static json_t *on_kill(void *context, const struct request *request, struct sb_error *error) {
-  (void)error;
   struct monitor *monitor = context;
   bool now = json_is_true(json_object_get(request->body, "now"));
+  /* A session that cannot be audited any more must still be possible to end. */
+  (void)events_kill(monitor, now, error);
+  sb_error_clear(error);
   monitor->killed = true;
   monitor_terminate(monitor, now ? 0 : KILL_GRACE_NS);
   return json_pack("{s:b}", "ok", 1);
@@ -81,6 +84,8 @@ static json_t *on_kill(void *context, const struct request *request, struct sb_e
 
 static json_t *on_exec(void *context, const struct request *request, struct sb_error *error) {
   struct monitor *monitor = context;
+  if (events_exec(monitor, request->body, error) < 0)
+    return NULL;
   execs_request(&monitor->execs, &monitor->engine, request, error);
   return NULL; /* answered by events */
 }

@@ -20,6 +20,7 @@
 #include "core/json.h"
 #include "doctor/doctor.h"
 #include "plan/share.h"
+#include "session/events.h"
 
 #define LOOK_FLOOR_NS       (50ull * 1000 * 1000)
 #define LOOK_CEILING_NS     (1000ull * 1000 * 1000)
@@ -80,23 +81,25 @@ static int take_signals(struct monitor *monitor, struct sb_error *error) {
   if (monitor->signals < 0)
     return sb_fail_errno(error, "creating a signalfd");
   sigaddset(&ours, SIGPIPE); /* a closed stdout is an error code to us, not our end */
+  sigaddset(&ours, SIGXFSZ); /* so is a file of ours that may not grow */
   sigaddset(&ours, SIGTTOU); /* restoring the terminal must not stop us */
   sigprocmask(SIG_BLOCK, &ours, &monitor->original_mask);
   return 0;
 }
 
 /* A reader that left, of the output or of the status lines, has raised SIGPIPE meanwhile. */
-static void forget_broken_pipes(void) {
+static void forget_failed_writes(void) {
   sigset_t pipes;
   sigemptyset(&pipes);
   sigaddset(&pipes, SIGPIPE);
+  sigaddset(&pipes, SIGXFSZ);
   while (sigtimedwait(&pipes, NULL, &(struct timespec){0}) > 0)
     ;
 }
 
 static void give_signals_back(struct monitor *monitor) {
   close(monitor->signals);
-  forget_broken_pipes();
+  forget_failed_writes();
   sigprocmask(SIG_SETMASK, &monitor->original_mask, NULL);
 }
 
@@ -298,6 +301,7 @@ static void name_limit(struct monitor *monitor, enum limit_kind kind) {
   log_write(monitor->request->log, LOG_WARNING, "limit", -1,
             json_pack("{s:s, s:s, s:s}", "limit", limit_name(kind), "value", described,
                       "enforced_by", limit_enforcer_name(&monitor->limits, kind)));
+  events_limit(monitor, limit_name(kind), described, limit_enforcer_name(&monitor->limits, kind));
   notify(monitor, &(struct session_notice){
                       .event = SESSION_LIMIT, .text = described, .result = monitor->result});
 }
@@ -483,7 +487,7 @@ static int start(struct monitor *monitor, struct sb_error *error) {
   if (request->watched->count > 0)
     monitor->snapshot = changes_snapshot_begin(request->watched->items, request->watched->count,
                                                &changes_default_limits);
-  if (register_session(monitor, error) < 0 ||
+  if (register_session(monitor, error) < 0 || events_start(monitor, error) < 0 ||
       placeholders_create(&monitor->placeholders, request->plan, request->host, request->session_id,
                           error) < 0)
     return -1;
@@ -602,6 +606,7 @@ int session_run(const struct session_request *request, struct session_result *re
     monitor.engine = ended;
     result = conclude(&monitor, error);
   }
+  events_end(&monitor);
   limit_group_remove(&monitor.limits);
   plan_shared_free(monitor.shared_plan);
   control_close(monitor.control); /* `sandbox kill` waits for it: nothing is left now */

@@ -3,6 +3,7 @@
 
 #include <signal.h>
 
+#include "audit/audit.h"
 #include "engine/engine.h"
 #include "session/control.h"
 #include "session/execs.h"
@@ -21,6 +22,7 @@ struct monitor {
   struct placeholders placeholders;
   struct snapshot *snapshot; /* NULL without a report */
   struct registration registration;
+  struct audit *audit; /* open from before the workload to the end */
   struct control *control;
   struct execs execs;
   struct limit_group limits;

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "audit/audit.h"
 #include "core/alloc.h"
 #include "core/cleanup.h"
 #include "core/escape.h"
@@ -17,6 +18,7 @@
 #include "core/json.h"
 #include "core/path.h"
 #include "core/text.h"
+#include "session/events.h"
 #include "session/session.h"
 
 #define STATE_LIMIT (4u << 20)
@@ -141,6 +143,17 @@ static int by_start(const void *left, const void *right) {
   return (a > b) - (a < b);
 }
 
+/* Its audit log ends here, however the monitor ended. */
+static void bury(const struct host_context *host, const char *name, const char *folder) {
+  _cleanup_free_ char *state = path_join(folder, "state.json"), *home = NULL;
+  _cleanup_error_ struct sb_error error = {0};
+  if (access(state, F_OK) == 0) {
+    home = events_home(host);
+    (void)audit_seal(home, name + (name[0] == '.'), &error);
+  }
+  remove_folder(folder);
+}
+
 /* Looks at every session's folder: the dead are removed, the living go to the list, if any. */
 static void look_at_all(const struct host_context *host, struct registry *registry) {
   DIR *folder = opendir(host->runtime_folder);
@@ -152,7 +165,7 @@ static void look_at_all(const struct host_context *host, struct registry *regist
     char *path = path_join(host->runtime_folder, entry->d_name);
     bool dead = is_dead(path);
     if (dead)
-      remove_folder(path);
+      bury(host, entry->d_name, path);
     if (!dead && registry)
       add_entry(registry, entry->d_name, path);
     else

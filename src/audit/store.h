@@ -1,0 +1,56 @@
+/* The files of the audit logs: appending to one, and the user's chain. Private to src/audit. */
+#pragma once
+
+#include <stdint.h>
+
+#include "audit/line.h"
+#include "core/error.h"
+
+enum { AUDIT_READ_MAX = 64 << 20 };
+
+/* The folder, made if need be. Returns a descriptor or a negative errno. */
+int audit_folder_open(const char *state_home, bool create);
+
+/* One file that only we append to. */
+struct audit_file {
+  int folder, fd;
+  char name[AUDIT_NAME_MAX + 1];
+  const char *session; /* what its own lines name: the id, or AUDIT_NO_SESSION in the chain */
+  unsigned segment;
+  uint64_t size, segment_limit;
+  struct audit_position position;
+};
+
+/* Opens a segment for appending. 0 or a negative errno. */
+int audit_file_open(struct audit_file *file, unsigned segment, int flags);
+
+/* Appends one line whole or not at all. Steals `fields`. 0 or a negative errno. */
+int audit_file_append(struct audit_file *file, const char *session, const char *event,
+                      json_t *fields);
+
+/* Brings `position` to the end of the open segment, reading from `from` on. A torn last line, left
+ * by a crash, is ended and described by a line of its own, and *ret_torn is set. Stops before a
+ * line that does not follow. 0 or a negative errno. */
+int audit_file_catch_up(struct audit_file *file, uint64_t from, bool *ret_torn);
+
+/* The highest segment that exists, 0 if there is none. */
+unsigned audit_last_segment(int folder, const char *name);
+
+/* What `chain.head` says about the user's chain. */
+struct chain_head {
+  struct audit_position position;
+  unsigned segment;
+  uint64_t size; /* of the segment, in bytes */
+};
+
+/* Appends one record to the user's chain, under its lock. Steals `fields`. 0 or a negative errno.
+ */
+int audit_chain_append(int folder, const char *session, const char *event, json_t *fields);
+
+/* Takes the lock for reading and reads the head. Returns the descriptor that holds the lock, or a
+ * negative errno; -ENOENT if there is no chain. *ret_head has segment 0 if the file says nothing.
+ */
+int audit_chain_lock(int folder, struct chain_head *ret_head);
+
+/* Describes a failed append for people. Returns -1. */
+int audit_fail_write(struct sb_error *error, int errnum);

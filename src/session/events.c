@@ -1,0 +1,102 @@
+/* A session's own audit events; see events.h. */
+#include "session/events.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "audit/audit.h"
+#include "core/alloc.h"
+#include "core/cleanup.h"
+#include "core/escape.h"
+#include "core/file.h"
+#include "core/json.h"
+#include "core/path.h"
+
+/* The logs' folder is below a folder "sandbox", which this usually is. */
+static char *in_memory(const struct host_context *host) {
+  bool ours = strcmp(path_base(host->runtime_folder), "sandbox") == 0;
+  return ours ? path_parent(host->runtime_folder) : xstrdup(host->runtime_folder);
+}
+
+char *events_home(const struct host_context *host) {
+  if (!host->state_home)
+    return in_memory(host);
+  _cleanup_free_ char *folder = audit_folder(host->state_home);
+  int result = access(folder, W_OK) == 0 ? 0 : -errno;
+  if (result == -ENOENT)
+    result = file_make_folders(folder, 0700);
+  bool closed = result == -EACCES || result == -EPERM || result == -EROFS || result == -ENOTDIR;
+  return closed ? in_memory(host) : xstrdup(host->state_home);
+}
+
+static json_t *start_fields(const struct session_request *request) {
+  json_t *fields = json_object();
+  json_set_string(fields, "user", getenv("USER"));
+  json_object_set_new(fields, "uid", json_integer(request->host->user));
+  json_object_set_new(fields, "pid", json_integer(getpid()));
+  json_set_path(fields, "project", request->host->project);
+  json_set_path(fields, "cwd", request->host->cwd);
+  json_set_string(fields, "mode", request->mode);
+  if (!request->idle)
+    json_set_words(fields, "command", request->plan->arguments.items,
+                   request->plan->arguments.count);
+  return fields;
+}
+
+static void warn_forgetful(const struct session_request *request, const char *home) {
+  const char *wanted = request->host->state_home;
+  if (!wanted || strcmp(home, wanted) == 0 || !request->listener)
+    return;
+  _cleanup_free_ char *shown = escape_string(wanted), *place = escape_string(home);
+  _cleanup_free_ char *text =
+      xasprintf("the audit log is in %s/sandbox/audit and ends with this login, because "
+                "%s/sandbox/audit cannot be written",
+                place, shown);
+  request->listener(request->listener_context,
+                    &(struct session_notice){.event = SESSION_WARNING, .text = text});
+}
+
+int events_start(struct monitor *monitor, struct sb_error *error) {
+  const struct session_request *request = monitor->request;
+  _cleanup_free_ char *home = events_home(request->host);
+  warn_forgetful(request, home);
+  if (audit_open(home, request->session_id, &monitor->audit, error) < 0)
+    return -1;
+  return audit_start(monitor->audit, start_fields(request), error);
+}
+
+int events_exec(struct monitor *monitor, const json_t *request, struct sb_error *error) {
+  static const char *const keys[] = {"argv", "argv_b64", "cwd", "cwd_b64"};
+  json_t *fields = json_object();
+  for (size_t i = 0; i < ARRAY_SIZE(keys); i++)
+    if (json_object_get(request, keys[i]))
+      json_object_set(fields, keys[i], json_object_get(request, keys[i]));
+  return audit_write(monitor->audit, "exec", fields, error);
+}
+
+int events_kill(struct monitor *monitor, bool now, struct sb_error *error) {
+  return audit_write(monitor->audit, "kill", json_pack("{s:b}", "now", now), error);
+}
+
+void events_limit(struct monitor *monitor, const char *limit, const char *value,
+                  const char *enforcer) {
+  _cleanup_error_ struct sb_error error = {0};
+  if (monitor->audit)
+    (void)audit_write(
+        monitor->audit, "limit",
+        json_pack("{s:s, s:s, s:s}", "limit", limit, "value", value, "enforced_by", enforcer),
+        &error);
+}
+
+void events_end(struct monitor *monitor) {
+  _cleanup_error_ struct sb_error error = {0};
+  const struct session_result *result = monitor->result;
+  if (monitor->audit)
+    (void)audit_end(monitor->audit,
+                    json_pack("{s:i, s:b, s:f}", "exit", result->exit_code, "started",
+                              result->started, "seconds", result->wall_seconds),
+                    &error);
+  audit_close(monitor->audit);
+  monitor->audit = NULL;
+}
