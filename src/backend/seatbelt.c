@@ -29,10 +29,10 @@ static void probe(const struct host_context *host, const struct policy *policy,
   ret_status->fix = xstrdup("on a Mac; here 'sandbox wrap --backend seatbelt' shows its profile");
 }
 
-/* The folder that TMPDIR names for the command, by its own name: profiles know no links. */
-static char *temporary_folder(const struct plan *plan) {
+/* The caller's temporary folder by its own name: profiles know no links. The plan's is private. */
+static char *temporary_folder(const struct host_context *host) {
   const char *named = "/tmp";
-  STRV_FOREACH (variable, &plan->environment)
+  for (char *const *variable = host->policy.environment; *variable; variable++)
     if (strncmp(*variable, "TMPDIR=/", strlen("TMPDIR=/")) == 0)
       named = *variable + strlen("TMPDIR=");
   char *resolved = NULL;
@@ -120,7 +120,7 @@ static void add_profile(const struct backend_request *request, struct sbpl *sbpl
 static int wrap(const struct backend_request *request, struct wrapped *ret,
                 struct sb_error *error) {
   _cleanup_sbpl_ struct sbpl sbpl = {0};
-  _cleanup_free_ char *temporary = temporary_folder(request->plan);
+  _cleanup_free_ char *temporary = temporary_folder(request->host);
   if (make_profile(request, temporary, &sbpl, error) < 0)
     return -1;
   strv_add(&ret->argv, SANDBOX_EXEC);

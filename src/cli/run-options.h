@@ -43,6 +43,7 @@ enum run_option {
   RUN_STATUS_FD,
   RUN_LOG,
   RUN_LOG_LEVEL,
+  RUN_BYPASS,
 };
 
 extern const struct option_spec run_options[];

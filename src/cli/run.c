@@ -12,6 +12,7 @@
 #include "cli/run-changes.h"
 #include "cli/run-options.h"
 #include "cli/run-result.h"
+#include "cli/run-unsandboxed.h"
 #include "cli/values.h"
 #include "core/alloc.h"
 #include "core/cleanup.h"
@@ -582,7 +583,14 @@ int run_main(const struct invocation *invocation) {
   report_phase(run.report, PHASE_BEGIN);
   if (prepare(&run, &error) < 0)
     return cli_report_for(invocation, &error);
-  if (run.policy->require == REQUIRE_DISABLED && !invocation_has(invocation, RUN_DRY_RUN))
+  int plain =
+      invocation_has(invocation, RUN_DRY_RUN) || invocation_has(invocation, RUN_DETACH)
+          ? 0
+          : run_without_sandbox(invocation, &run.host, run.policy, run.command.items, &error);
+  if (plain < 0)
+    return cli_report_for(invocation, &error);
+  if (plain ||
+      (run.policy->require == REQUIRE_DISABLED && !invocation_has(invocation, RUN_DRY_RUN)))
     return run_plainly(&run);
   if (invocation_has(invocation, RUN_DRY_RUN))
     return make_plan(&run, &error) < 0 ? cli_report_for(invocation, &error) : print_plan(&run);

@@ -241,6 +241,9 @@ static int explain_operation(const struct engine *engine, struct sb_error *error
   int errnum = engine->report->errnum;
   sb_fail(error, code_of(is_kernel_view(operation->kind), errnum), errnum, "%s '%s'",
           operation_doing(operation->kind), path);
+  if (operation->kind == OPERATION_PROC && errnum == EPERM && !engine->plan->weaker_nested)
+    return sb_hint(error, "this container masks /proc, and the policy does not allow the weaker "
+                          "nested mode (weaker_nested: false)");
   if (operation->kind == OPERATION_PROC && errnum == EPERM)
     return sb_hint(error, "this container masks /proc and the kernel has no Landlock to make up "
                           "for it: start the container with an unmasked /proc");

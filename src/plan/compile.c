@@ -180,6 +180,7 @@ static void plan_settings(struct compiler *compiler) {
   plan->time_offset_seconds = request->time_offset_seconds;
   plan->has_time_offset = request->has_time_offset;
   plan->terminal = request->terminal;
+  plan->weaker_nested = compiler->policy->weaker_nested;
   plan->seccomp.debug = compiler->policy->debug;
   plan->landlock = landlock_plan_new(landlock_abi());
   /* What lies in the private tmpfs is memory as well as disk: the smaller limit holds. */

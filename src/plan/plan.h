@@ -70,6 +70,7 @@ struct plan {
   char *hostname;
   long long time_offset_seconds;
   bool has_time_offset;
+  bool weaker_nested; /* without a /proc of its own the session may start all the same */
 
   struct seccomp_variant seccomp;
   struct landlock_plan landlock;

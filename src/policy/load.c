@@ -55,6 +55,20 @@ static void ignore(const struct load *load, const struct schema_key *key, const 
     strv_addf(ignored, "%s: and more", load->shown);
 }
 
+/* What the organisation has said about some keys is not for others to loosen. */
+static bool is_final(const struct load *load, const struct schema_key *key) {
+  return key->org_final && load->source->store != STORE_ORG &&
+         load->policy->keys[schema_index(key)].origin.store == STORE_ORG;
+}
+
+static void ignore_loosening(const struct load *load, const struct schema_key *key,
+                             const struct node *node) {
+  _cleanup_free_ char *said = origin_describe(&load->policy->keys[schema_index(key)].origin);
+  strv_addf(&load->policy->ignored,
+            "%s:%u: %s is not honoured: the organisation says otherwise (%s)", load->shown,
+            node->line, key->name, said);
+}
+
 static bool may_only_narrow(const struct load *load, const struct schema_key *key) {
   return load->source->untrusted && key->narrowing != NARROWING_ALWAYS;
 }
@@ -177,6 +191,10 @@ static int load_scalar(const struct load *load, const struct schema_key *key,
     return -1;
   if (may_only_narrow(load, key) && !schema_narrows(schema_get(load->policy, key), value, key)) {
     ignore(load, key, node);
+    return 0;
+  }
+  if (is_final(load, key) && !schema_narrows(schema_get(load->policy, key), value, key)) {
+    ignore_loosening(load, key, node);
     return 0;
   }
   schema_set(load->policy, key, value);

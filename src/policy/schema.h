@@ -36,6 +36,7 @@ struct schema_key {
   unsigned long long minimum, maximum;     /* for numbers */
   enum rule_kind kind;                     /* for RULES */
   const char *(*check)(const char *value); /* what is wrong with a list's entry, or NULL */
+  bool org_final; /* what the organisation says can only be narrowed by others */
   const char *help;
 };
 

@@ -43,6 +43,13 @@ def test_works_and_says_so(box, container):
     assert os.path.exists(box.path("made"))
 
 
+def test_can_be_forbidden(box, container):
+    file = box.identity.file(box.home("policy.yaml"), "version: 1\nweaker_nested: false\n")
+    result = box.run(["touch", "made"], options=["--policy", file], before=container)
+    assert result.exit == 125 and "weaker_nested" in result.stderr, result
+    assert not os.path.exists(box.path("made"))
+
+
 def test_said_once(box, container):
     result = box.run(["true"], before=container)
     assert result.exit == 0 and result.stderr.count("does not allow a /proc of our own") == 1, result

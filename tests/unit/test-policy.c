@@ -229,7 +229,8 @@ static void test_whole_schema_loads(void **state) {
       "containers: true\n"
       "vm: {enabled: true, kvm: true}\n"
       "nix: off\n"
-      "commands: {exclude: [docker], allow_unsandboxed: true}\n"
+      "weaker_nested: false\n"
+      "commands: {exclude: [docker], allow_unsandboxed: true, allow_bypass: false, auto_allow: false}\n"
       "seatbelt: {profile: permissive, custom_profile: ~/x.sb}\n";
   _cleanup_policy_ struct policy *policy = policy_new(&world->context);
   _cleanup_error_ struct sb_error error = {0};
@@ -260,6 +261,8 @@ static void test_whole_schema_loads(void **state) {
   assert_true(policy->containers && policy->vm.enabled && policy->vm.kvm && !policy->debug);
   assert_string_equal(policy->nix, "off");
   assert_true(policy->commands.allow_unsandboxed);
+  assert_false(policy->commands.allow_bypass || policy->commands.auto_allow ||
+               policy->weaker_nested);
   assert_int_equal(policy->seatbelt.profile, SEATBELT_PERMISSIVE);
   assert_string_equal(policy->seatbelt.custom_profile, "~/x.sb");
   assert_int_equal(policy_decide(policy, "/opt/[x]/a.h", ACCESS_READ).verdict, VERDICT_ALLOW);
@@ -386,6 +389,22 @@ static void test_untrusted_project_only_narrows(void **state) {
   assert_int_equal(policy->ignored.count, 25);
   assert_non_null(strstr(policy->ignored.items[0], "policy.yaml:3: require: disabled is not"));
   assert_non_null(strstr(policy->ignored.items[0], "sandbox policy trust"));
+}
+
+/* A permission that the organisation took away stays away; one it gave can be taken. */
+static void test_the_organisation_is_final_about_commands(void **state) {
+  const struct world *world = *state;
+  static const char loose[] =
+      "version: 1\ncommands: {allow_bypass: true, allow_unsandboxed: true}\n";
+  write_file(world->config, "sandbox/policy.yaml", loose);
+  _cleanup_policy_ struct policy *alone = load(world);
+  assert_true(alone->commands.allow_bypass && alone->commands.allow_unsandboxed);
+  write_file(world->org, "policy.yaml",
+             "version: 1\ncommands: {allow_bypass: false, allow_unsandboxed: false}\n");
+  _cleanup_policy_ struct policy *under = load(world);
+  assert_false(under->commands.allow_bypass || under->commands.allow_unsandboxed);
+  assert_int_equal(under->ignored.count, 2);
+  assert_non_null(strstr(under->ignored.items[0], "the organisation says otherwise"));
 }
 
 static void test_trust_is_by_content_and_project(void **state) {
@@ -598,6 +617,7 @@ static const struct CMUnitTest tests[] = {
     WITH_WORLD(test_no_files_is_the_built_in_policy),
     WITH_WORLD(test_later_stores_win_and_lists_unite),
     WITH_WORLD(test_untrusted_project_only_narrows),
+    WITH_WORLD(test_the_organisation_is_final_about_commands),
     WITH_WORLD(test_trust_is_by_content_and_project),
     WITH_WORLD(test_only_valid_policies_can_be_trusted),
     WITH_WORLD(test_project_policy_must_be_a_regular_file),
