@@ -63,7 +63,7 @@ struct policy {
 
   struct rule *rules;
   size_t rule_count;
-  bool ask_writes;
+  bool ask_writes, ask_secrets;
 
   struct {
     enum policy_network mode;

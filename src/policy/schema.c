@@ -144,6 +144,8 @@ const struct schema_key schema_table[] = {
     RULES("protect", RULE_PROTECT, NARROWING_ALWAYS, "paths never writable or creatable"),
     RULES("unprotect", RULE_UNPROTECT, NARROWING_NEVER, "takes a protected name back"),
     SWITCH("filesystem.ask_writes", ask_writes, "ask about writes, too (dynamic mode)"),
+    SWITCH("filesystem.ask_secrets", ask_secrets,
+           "ask about built-in secrets instead of hiding them (dynamic mode)"),
     CHOICE("network.mode", network.mode, network_words, "what can be reached"),
     LIST("network.allow", network.allow, NARROWING_NEVER, check_host,
          "reachable hosts: NAME, *.DOMAIN, ADDRESS/BITS, each with or without :PORT"),

@@ -3,9 +3,19 @@
  * what was approved for longer than the session. Triggers (gate, relay) know only this file. */
 #pragma once
 
+#include <jansson.h>
+#include <stddef.h>
+
+#include "core/error.h"
 #include "gate/access.h"
 
 struct decisions;
+struct grant;
+struct policy;
+struct policy_context;
+struct question;
+
+/* ---- for triggers ---- */
 
 /* Called exactly once for every pending ticket that was not withdrawn. `answer` and its strings
  * are valid during the call. Must not call back into decisions_ask. */
@@ -13,7 +23,8 @@ typedef void answer_callback(void *context, uint64_t ticket, const struct answer
 
 /* Decides at once (*ret_answer has an answer other than PENDING; its strings are valid until the
  * next call) or returns PENDING with a ticket (> 0). Identical requests (object and access class)
- * join one question; each has its own ticket. */
+ * join one question; each has its own ticket. For the network, what the policy says has been looked
+ * at before: here is only asked. */
 uint64_t decisions_ask(struct decisions *decisions, const struct access_request *request,
                        answer_callback *callback, void *context, struct answered *ret_answer);
 
@@ -23,3 +34,102 @@ void decisions_withdraw(struct decisions *decisions, uint64_t ticket);
 /* A write to a gated place that is refused without a question: audited, counted, summarised. */
 void decisions_note_refused(struct decisions *decisions, const struct access_request *request,
                             const char *reason);
+
+/* ---- for the monitor ---- */
+
+/* What decisions have done outside themselves. Each may be NULL. */
+struct decision_services {
+  /* Writes one line of the audit log; steals `fields`. On failure nothing may take effect. */
+  int (*record)(void *context, const char *event, json_t *fields, struct sb_error *error);
+  /* Keeps an approval or denial beyond the session. */
+  int (*store)(void *context, enum grant_scope scope, const struct grant *grant,
+               struct sb_error *error);
+  /* Removes what was kept for exactly this path or host. */
+  int (*unstore)(void *context, enum grant_scope scope, const char *name, size_t *ret_removed,
+                 struct sb_error *error);
+  /* Takes a granted tree out of the running session; false if there is none. */
+  bool (*revoke)(void *context, const char *path);
+  /* One sentence for whoever reads stderr. */
+  void (*notice)(void *context, const char *sentence);
+  uint64_t (*clock)(void *context); /* monotonic nanoseconds */
+  void *context;
+};
+
+struct decisions_config {
+  const struct policy *policy;          /* resolved; outlives the decisions */
+  const struct policy_context *context; /* outlives them, too */
+  const char *session_id;
+  bool waits; /* questions wait for their time even if nobody is there to answer */
+  struct decision_services services;
+};
+
+struct decisions *decisions_new(const struct decisions_config *config);
+
+/* Everything that still waits is denied. NULL is fine. */
+void decisions_free(struct decisions *decisions);
+
+/* Denies what nobody answered in time and says what was not asked. */
+void decisions_tick(struct decisions *decisions);
+
+/* When the next tick is due, on the services' clock; 0: not at all. */
+uint64_t decisions_next_tick(const struct decisions *decisions);
+
+struct decision_counts {
+  uint64_t allowed, denied; /* denied: by whomever, for whatever reason */
+  uint64_t asked;           /* questions that were put to somebody */
+  uint64_t timeouts, flooded, refused_writes;
+  uint64_t pending; /* questions waiting now */
+};
+struct decision_counts decisions_counts(const struct decisions *decisions);
+json_t *decisions_counts_json(const struct decisions *decisions);
+
+/* What was denied so far, as in the result's `denials`. */
+json_t *decisions_denials_json(const struct decisions *decisions);
+
+/* ---- for supervisors: whoever is told about questions and may answer them ---- */
+
+struct supervisor {
+  bool observes; /* is told, but nobody waits for it */
+  void (*asked)(void *context, const struct question *question);
+  /* No longer waiting. `how` is "allowed", "denied", "withdrawn", "timeout" …; `by` may be NULL. */
+  void (*settled)(void *context, const struct question *question, const char *how, const char *by);
+  void (*audited)(void *context, const char *event, const json_t *fields);
+  void *context;
+};
+
+/* The supervisor must stay where it is until it is removed. It is told about what waits already. */
+void decisions_add_supervisor(struct decisions *decisions, struct supervisor *supervisor);
+
+/* When the last one that answers is gone, what waits is denied once. */
+void decisions_remove_supervisor(struct decisions *decisions, struct supervisor *supervisor);
+
+struct reply {
+  bool allow;
+  enum grant_scope scope;
+  const char *tree; /* a folder above the object, or NULL for the object */
+  bool rest;        /* deny: and everything else in this session */
+  const char *by;   /* who answers */
+};
+
+/* The first answer wins; later ones, unknown ids and answers that may not be given are errors and
+ * change nothing. */
+int decisions_answer(struct decisions *decisions, const char *id, const struct reply *reply,
+                     struct sb_error *error);
+
+/* Oldest first; NULL past the last. Valid until the next call that changes something. */
+const struct question *decisions_pending(const struct decisions *decisions, size_t index);
+
+struct revocation {
+  const char *path; /* one of them: a path … */
+  const char *host; /* … or a host */
+  bool stored;      /* also from the stores of project and user */
+  const char *by;
+};
+
+/* Takes approvals and denials for exactly this path or host back. New accesses are asked about. */
+int decisions_revoke(struct decisions *decisions, const struct revocation *revocation,
+                     size_t *ret_stored, struct sb_error *error);
+
+/* Stores what was approved or denied for this session in a longer scope. */
+int decisions_save(struct decisions *decisions, enum grant_scope scope, const char *by,
+                   size_t *ret_count, struct sb_error *error);

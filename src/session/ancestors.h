@@ -1,0 +1,21 @@
+/* Which folder above a path may sensibly be allowed as a whole. Pure: names only. */
+#pragma once
+
+#include "core/error.h"
+#include "policy/policy.h"
+
+/* The folder to propose along with a path: the one that holds the tool, package or project it
+ * belongs to. Never "/", a home folder or something above one, never one that may hold something
+ * hidden. New string; NULL if there is none. */
+char *ancestor_propose(const struct policy *policy, const struct policy_context *context,
+                       const char *path);
+
+/* True for "/", home folders and what is above them: nobody means all of that by one answer. */
+bool ancestor_is_too_large(const struct policy_context *context, const char *tree);
+
+/* Refuses a tree that is not the path or a folder above it, or that is too large to be meant. */
+int ancestor_check(const struct policy_context *context, const char *path, const char *tree,
+                   struct sb_error *error);
+
+/* A hide rule that may match the tree or something in it, or NULL. */
+const struct rule *ancestor_secret(const struct policy *policy, const char *tree);

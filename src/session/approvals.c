@@ -1,0 +1,105 @@
+/* What was decided for the rest of the session; see approvals.h. */
+#include "session/approvals.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/alloc.h"
+#include "core/path.h"
+
+enum access_class access_class_of(enum want want) {
+  return want == WANT_WRITE ? CLASS_WRITE : want == WANT_CONNECT ? CLASS_CONNECT : CLASS_READ;
+}
+
+static bool is_name(const char *name, const char *other) {
+  return name && other && strcmp(name, other) == 0;
+}
+
+static bool is_same_object(const struct approval *first, const struct approval *second) {
+  if (first->subject != second->subject || first->write != second->write)
+    return false;
+  return first->subject == SUBJECT_NETWORK
+             ? is_name(first->host, second->host) && first->port == second->port
+             : is_name(first->path, second->path);
+}
+
+static void remove_at(struct approvals *approvals, size_t index) {
+  free(approvals->items[index].path);
+  free(approvals->items[index].host);
+  approvals->count--;
+  memmove(approvals->items + index, approvals->items + index + 1,
+          (approvals->count - index) * sizeof *approvals->items);
+}
+
+void approvals_add(struct approvals *approvals, const struct approval *approval) {
+  for (size_t i = approvals->count; i-- > 0;) {
+    if (is_same_object(&approvals->items[i], approval))
+      remove_at(approvals, i);
+  }
+  if (approvals->count == APPROVALS_LIMIT)
+    remove_at(approvals, 0);
+  ARRAY_GROW(approvals->items, approvals->count);
+  struct approval *added = &approvals->items[approvals->count++];
+  *added = *approval;
+  added->path = approval->path ? xstrdup(approval->path) : NULL;
+  added->host = approval->host ? xstrdup(approval->host) : NULL;
+}
+
+static bool covers_class(const struct approval *approval, enum access_class class) {
+  switch (approval->verdict) {
+  case APPROVAL_ALLOW:
+    return class != CLASS_WRITE || approval->write;
+  case APPROVAL_DENY:
+    return class == CLASS_WRITE || !approval->write;
+  default:
+    return true;
+  }
+}
+
+/* How much of the request it names: components of the path, or whether it names the port; -1 if it
+ * does not cover the request at all. */
+static long depth_of(const struct approval *approval, const struct access_request *request) {
+  if (approval->subject != request->subject ||
+      !covers_class(approval, access_class_of(request->want)))
+    return -1;
+  if (request->subject == SUBJECT_FILE)
+    return path_is_under(request->path, approval->path) ? (long)path_depth(approval->path) : -1;
+  bool covers = is_name(approval->host, request->host) &&
+                (approval->port == 0 || approval->port == request->port);
+  return covers ? approval->port != 0 : -1;
+}
+
+const struct approval *approvals_find(const struct approvals *approvals,
+                                      const struct access_request *request) {
+  const struct approval *best = NULL;
+  long best_depth = -1;
+  for (size_t i = 0; i < approvals->count; i++) {
+    long depth = depth_of(&approvals->items[i], request);
+    if (depth < 0 || depth < best_depth)
+      continue;
+    best = &approvals->items[i];
+    best_depth = depth;
+  }
+  return best;
+}
+
+size_t approvals_remove(struct approvals *approvals, enum access_subject subject,
+                        const char *name) {
+  size_t removed = 0;
+  for (size_t i = approvals->count; i-- > 0;) {
+    const struct approval *item = &approvals->items[i];
+    if (item->subject != subject ||
+        !is_name(subject == SUBJECT_FILE ? item->path : item->host, name))
+      continue;
+    remove_at(approvals, i);
+    removed++;
+  }
+  return removed;
+}
+
+void approvals_clear(struct approvals *approvals) {
+  while (approvals->count > 0)
+    remove_at(approvals, approvals->count - 1);
+  free(approvals->items);
+  approvals->items = NULL;
+}

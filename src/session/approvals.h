@@ -1,0 +1,47 @@
+/* What was decided for the rest of the session: by tree for files, by name and port for the
+ * network. Pure. */
+#pragma once
+
+#include <stddef.h>
+
+#include "gate/access.h"
+
+enum approval_verdict {
+  APPROVAL_ALLOW,
+  APPROVAL_DENY,
+  APPROVAL_ASK, /* revoked: what a stored grant allowed at the start is asked about again */
+};
+
+struct approval {
+  enum access_subject subject;
+  enum approval_verdict verdict;
+  bool write; /* allow: writes, too; deny: writes only */
+  enum grant_scope scope;
+  char *path; /* file: with everything below it */
+  char *host; /* network */
+  uint16_t port;
+  bool secret; /* allowed although it is a built-in secret: never stored */
+};
+
+struct approvals {
+  struct approval *items; /* oldest first */
+  size_t count;
+};
+
+#define APPROVALS_LIMIT 16384 /* beyond it the oldest is forgotten, and asked about again */
+
+/* Copies; replaces one for the same object and kind of access. */
+void approvals_add(struct approvals *approvals, const struct approval *approval);
+
+/* The deepest one that covers the request; of equally deep ones the newest. NULL if none does. */
+const struct approval *approvals_find(const struct approvals *approvals,
+                                      const struct access_request *request);
+
+/* Forgets those for exactly this path or host. Returns how many there were. */
+size_t approvals_remove(struct approvals *approvals, enum access_subject subject, const char *name);
+void approvals_clear(struct approvals *approvals);
+
+/* Reading, listing, looking and running are one class of access: a person who allows one of them
+ * expects the others. Writing and connecting are classes of their own. */
+enum access_class { CLASS_READ, CLASS_WRITE, CLASS_CONNECT };
+enum access_class access_class_of(enum want want);

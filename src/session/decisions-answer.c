@@ -1,0 +1,275 @@
+/* The answering half of decisions: supervisors, answers, revocation and what outlives the session;
+ * see decisions.h. An answer that may not be given changes nothing. */
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "core/alloc.h"
+#include "core/cleanup.h"
+#include "core/escape.h"
+#include "core/json.h"
+#include "policy/grants.h"
+#include "session/ancestors.h"
+#include "session/decisions-private.h"
+
+/* ---- supervisors ---- */
+
+void decisions_add_supervisor(struct decisions *decisions, struct supervisor *supervisor) {
+  ARRAY_GROW(decisions->supervisors, decisions->supervisor_count);
+  decisions->supervisors[decisions->supervisor_count++] = supervisor;
+  for (size_t i = 0; supervisor->asked && i < decisions->count; i++)
+    supervisor->asked(supervisor->context, decisions->questions[i]);
+}
+
+static bool is_answered_by_somebody(const struct decisions *decisions) {
+  for (size_t i = 0; i < decisions->supervisor_count; i++) {
+    if (!decisions->supervisors[i]->observes)
+      return true;
+  }
+  return decisions->config.waits;
+}
+
+void decisions_remove_supervisor(struct decisions *decisions, struct supervisor *supervisor) {
+  for (size_t i = 0; i < decisions->supervisor_count; i++) {
+    if (decisions->supervisors[i] != supervisor)
+      continue;
+    decisions->supervisors[i] = decisions->supervisors[--decisions->supervisor_count];
+    break;
+  }
+  if (!is_answered_by_somebody(decisions))
+    decisions_deny_all(decisions, DENIAL_CLOSED, "closed");
+}
+
+/* ---- answers ---- */
+
+static struct question *find_question(const struct decisions *decisions, const char *id,
+                                      struct sb_error *error) {
+  for (size_t i = 0; i < decisions->count; i++) {
+    if (strcmp(decisions->questions[i]->id, id) == 0)
+      return decisions->questions[i];
+  }
+  for (size_t i = 0; i < REMEMBERED_IDS; i++) {
+    if (decisions->settled[i].how && strcmp(decisions->settled[i].id, id) == 0) {
+      sb_fail(error, SB_CODE_CONFLICT, 0, "the request is settled already: %s",
+              decisions->settled[i].how);
+      return NULL;
+    }
+  }
+  _cleanup_free_ char *shown = escape_string(id);
+  sb_fail(error, SB_CODE_NOT_FOUND, 0, "no request '%.80s' waits in this session", shown);
+  sb_hint(error, "'sandbox watch' lists what waits");
+  return NULL;
+}
+
+static int check_allowed_scope(const struct question *question, const struct reply *reply,
+                               struct sb_error *error) {
+  if (reply->scope <= question->widest)
+    return 0;
+  _cleanup_free_ char *shown = request_show(&question->request);
+  sb_fail(error, SB_CODE_DENIED, 0, "%s can be allowed only for: %s", shown,
+          scope_name(question->widest));
+  return sb_hint(error, question->secret ? "a secret is never stored by an answer; write it into "
+                                           "your policy if you mean it"
+                                         : "its whole content would be allowed; name a folder "
+                                           "below it with --tree, or write a policy");
+}
+
+/* What the answer may not be, whoever gives it. */
+static int check_reply(const struct decisions *decisions, const struct question *question,
+                       const struct reply *reply, struct sb_error *error) {
+  const char *path = question->request.path;
+  if (reply->tree && question->request.subject != SUBJECT_FILE)
+    return sb_fail(error, SB_CODE_USAGE, 0, "a network request has no folder above it");
+  if (reply->tree && strcmp(reply->tree, path) != 0) {
+    if (ancestor_check(decisions->config.context, path, reply->tree, error) < 0)
+      return -1;
+    if (reply->scope == SCOPE_ONCE)
+      return sb_fail(error, SB_CODE_USAGE, 0, "a folder cannot be allowed or denied just once");
+    if (question->secret && reply->allow)
+      return sb_fail(error, SB_CODE_DENIED, 0, "a secret is allowed by itself, not by its folder");
+    return 0; /* the folder was checked, and the path itself may be larger than what is allowed */
+  }
+  return reply->allow ? check_allowed_scope(question, reply, error) : 0;
+}
+
+static char *time_now(void) {
+  char text[32];
+  time_t now = time(NULL);
+  struct tm parts;
+  strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &parts));
+  return xstrdup(text);
+}
+
+static int store(struct decisions *decisions, enum grant_scope scope,
+                 const struct approval *approval, const char *by, const char *why,
+                 struct sb_error *error) {
+  const struct decision_services *services = &decisions->config.services;
+  if (!services->store) {
+    sb_fail(error, SB_CODE_UNSUPPORTED, 0, "this session cannot store approvals");
+    return sb_hint(error, "approve it for the session");
+  }
+  _cleanup_free_ char *when = time_now();
+  struct grant grant = {
+      .subject = approval->subject,
+      .allow = approval->verdict == APPROVAL_ALLOW,
+      .writable = approval->write,
+      .path = approval->path,
+      .host = approval->host,
+      .port = approval->port,
+      .by = (char *)by,
+      .when = when,
+      .why = (char *)why,
+  };
+  return services->store(services->context, scope, &grant, error);
+}
+
+static struct approval approval_of(const struct question *question, const struct reply *reply) {
+  const struct access_request *request = &question->request;
+  return (struct approval){
+      .subject = request->subject,
+      .verdict = reply->allow ? APPROVAL_ALLOW : APPROVAL_DENY,
+      .write = request->want == WANT_WRITE,
+      .scope = reply->scope,
+      .path = (char *)(reply->tree ? reply->tree : request->path),
+      .host = (char *)request->host,
+      .port = request->port,
+      .secret = question->secret && reply->allow,
+  };
+}
+
+/* The log has the intention before the store has the grant; the decision itself follows. */
+static int keep(struct decisions *decisions, const struct question *question,
+                const struct reply *reply, const struct approval *approval,
+                struct sb_error *error) {
+  _cleanup_free_ char *exe = escape_string(question->exe);
+  _cleanup_free_ char *shown = request_show(&question->request);
+  _cleanup_free_ char *why =
+      xasprintf("%s asked to %s %s in session %s", exe, want_verb(question->request.want), shown,
+                decisions->config.session_id);
+  json_t *fields = json_pack("{s:s, s:s, s:s, s:s}", "id", question->id, "decision",
+                             reply->allow ? "allow" : "deny", "scope", scope_name(reply->scope),
+                             "by", reply->by);
+  if (approval->path)
+    json_set_path(fields, "tree", approval->path);
+  json_set_string(fields, "host", approval->host);
+  if (decisions_record(decisions, "store", fields, error) < 0)
+    return -1;
+  return store(decisions, reply->scope, approval, reply->by, why, error);
+}
+
+int decisions_answer(struct decisions *decisions, const char *id, const struct reply *reply,
+                     struct sb_error *error) {
+  struct question *question = find_question(decisions, id, error);
+  if (!question || check_reply(decisions, question, reply, error) < 0)
+    return -1;
+  struct approval approval = approval_of(question, reply);
+  if (reply->scope > SCOPE_SESSION && keep(decisions, question, reply, &approval, error) < 0)
+    return -1;
+  struct outcome outcome = {
+      .answer = reply->allow ? ANSWER_ALLOW : ANSWER_DENY,
+      .scope = reply->scope,
+      .writable = reply->allow && approval.write,
+      .by = reply->by,
+      .reason = DENIAL_ANSWERED,
+  };
+  /* The question's own strings go with it. */
+  _cleanup_free_ char *tree = approval.path ? xstrdup(approval.path) : NULL;
+  _cleanup_free_ char *host = approval.host ? xstrdup(approval.host) : NULL;
+  approval.path = tree;
+  approval.host = host;
+  outcome.tree = reply->allow ? tree : NULL;
+  if (decisions_settle(decisions, question, &outcome, error) < 0)
+    return sb_wrap(error, "denied, for it could not be written down");
+  if (reply->scope > SCOPE_ONCE) {
+    approvals_add(&decisions->approvals, &approval);
+    decisions_settle_covered(decisions);
+  }
+  if (!reply->allow && reply->rest) {
+    decisions->deny_rest = true;
+    decisions_deny_all(decisions, DENIAL_REST, reply->by);
+  }
+  return 0;
+}
+
+/* ---- taking back ---- */
+
+static int unstore(struct decisions *decisions, const char *name, size_t *ret_stored,
+                   struct sb_error *error) {
+  static const enum grant_scope scopes[] = {SCOPE_PROJECT, SCOPE_USER};
+  const struct decision_services *services = &decisions->config.services;
+  *ret_stored = 0;
+  for (size_t i = 0; services->unstore && i < ARRAY_SIZE(scopes); i++) {
+    size_t removed = 0;
+    if (services->unstore(services->context, scopes[i], name, &removed, error) < 0)
+      return -1;
+    *ret_stored += removed;
+  }
+  return 0;
+}
+
+static int fail_nothing(const struct decisions *decisions, const struct revocation *revocation,
+                        struct sb_error *error) {
+  const char *name = revocation->path ? revocation->path : revocation->host;
+  _cleanup_free_ char *shown = escape_string(name);
+  sb_fail(error, SB_CODE_NOT_FOUND, 0, "nothing was approved or denied for '%s' here", shown);
+  struct access_request request = {.subject = SUBJECT_FILE, .path = revocation->path};
+  const struct approval *covering =
+      revocation->path ? approvals_find(&decisions->approvals, &request) : NULL;
+  if (!covering || covering->verdict == APPROVAL_ASK)
+    return -1;
+  _cleanup_free_ char *tree = escape_string(covering->path);
+  return sb_hint(error, "it is covered by '%s'; revoke that", tree);
+}
+
+int decisions_revoke(struct decisions *decisions, const struct revocation *revocation,
+                     size_t *ret_stored, struct sb_error *error) {
+  const struct decision_services *services = &decisions->config.services;
+  const char *path = revocation->path, *name = path ? path : revocation->host;
+  enum access_subject subject = path ? SUBJECT_FILE : SUBJECT_NETWORK;
+  json_t *fields = json_pack("{s:s}", "by", revocation->by);
+  if (path)
+    json_set_path(fields, "path", path);
+  json_set_string(fields, "host", revocation->host);
+  if (decisions_record(decisions, "revoke", fields, error) < 0)
+    return -1;
+  size_t stored = 0, removed = approvals_remove(&decisions->approvals, subject, name);
+  bool granted = path && services->revoke && services->revoke(services->context, path);
+  if (revocation->stored && unstore(decisions, name, &stored, error) < 0)
+    return -1;
+  /* What a stored grant allowed at the start is a rule of the loaded policy. */
+  if (path && (granted || stored > 0))
+    approvals_add(&decisions->approvals,
+                  &(struct approval){.verdict = APPROVAL_ASK, .path = (char *)path});
+  if (removed == 0 && stored == 0 && !granted)
+    return fail_nothing(decisions, revocation, error);
+  *ret_stored = stored;
+  return 0;
+}
+
+/* ---- keeping ---- */
+
+int decisions_save(struct decisions *decisions, enum grant_scope scope, const char *by,
+                   size_t *ret_count, struct sb_error *error) {
+  if (scope < SCOPE_PROJECT) {
+    sb_fail(error, SB_CODE_USAGE, 0, "'%s' is not a scope that can be stored", scope_name(scope));
+    return sb_hint(error, "use project, user or org");
+  }
+  size_t count = 0;
+  for (size_t i = 0; i < decisions->approvals.count; i++) {
+    struct approval *approval = &decisions->approvals.items[i];
+    if (approval->verdict == APPROVAL_ASK || approval->secret || approval->scope >= scope)
+      continue;
+    _cleanup_free_ char *why = xasprintf("saved from session %s", decisions->config.session_id);
+    json_t *fields = json_pack("{s:s, s:s}", "scope", scope_name(scope), "by", by);
+    if (approval->path)
+      json_set_path(fields, "tree", approval->path);
+    json_set_string(fields, "host", approval->host);
+    if (decisions_record(decisions, "store", fields, error) < 0 ||
+        store(decisions, scope, approval, by, why, error) < 0)
+      return -1;
+    approval->scope = scope;
+    count++;
+  }
+  *ret_count = count;
+  return 0;
+}

@@ -1,0 +1,164 @@
+/* What was denied in a session; see denials.h. */
+#include "session/denials.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/alloc.h"
+#include "core/cleanup.h"
+#include "core/escape.h"
+#include "core/json.h"
+#include "policy/policy.h"
+#include "session/questions.h"
+
+static const struct {
+  const char *name, *text;
+} reasons[] = {
+    [DENIAL_HIDDEN] = {"hidden", "the policy hides it"},
+    [DENIAL_POLICY] = {"policy", "the policy denies it"},
+    [DENIAL_ANSWERED] = {"answered", "it was denied"},
+    [DENIAL_REST] = {"rest", "everything else was denied for this session"},
+    [DENIAL_TIMEOUT] = {"timeout", "nobody answered in time"},
+    [DENIAL_CLOSED] = {"closed", "whoever was asked has left"},
+    [DENIAL_NOBODY] = {"not-interactive", "it is not allowed yet, and nobody is there to be asked"},
+    [DENIAL_FLOOD] = {"flood", "too many questions at once"},
+    [DENIAL_READ_ONLY] = {"read-only", "it is not writable"},
+    [DENIAL_AUDIT] = {"audit", "the decision could not be written to the audit log"},
+};
+
+const char *denial_reason_name(enum denial_reason reason) {
+  return reasons[reason].name;
+}
+
+static bool same_text(const char *first, const char *second) {
+  return first == second || (first && second && strcmp(first, second) == 0);
+}
+
+static struct denial *find(struct denials *denials, const struct access_request *request,
+                           enum denial_reason reason) {
+  for (size_t i = 0; i < denials->count; i++) {
+    struct denial *item = &denials->items[i];
+    if (item->subject == request->subject && item->reason == reason &&
+        access_class_of(item->want) == access_class_of(request->want) &&
+        item->port == request->port && same_text(item->path, request->path) &&
+        same_text(item->host, request->host))
+      return item;
+  }
+  return NULL;
+}
+
+bool denials_add(struct denials *denials, const struct access_request *request,
+                 enum denial_reason reason, const char *exe) {
+  struct denial *known = find(denials, request, reason);
+  if (known) {
+    known->count++;
+    return false;
+  }
+  if (denials->count == DENIALS_LIMIT) {
+    denials->left_out++;
+    return false;
+  }
+  ARRAY_GROW(denials->items, denials->count);
+  denials->items[denials->count++] = (struct denial){
+      .subject = request->subject,
+      .want = request->want,
+      .reason = reason,
+      .path = request->path ? xstrdup(request->path) : NULL,
+      .host = request->host ? xstrdup(request->host) : NULL,
+      .port = request->port,
+      .exe = xstrdup(exe ? exe : "?"),
+      .count = 1,
+  };
+  return true;
+}
+
+void denials_clear(struct denials *denials) {
+  for (size_t i = 0; i < denials->count; i++) {
+    free(denials->items[i].path);
+    free(denials->items[i].host);
+    free(denials->items[i].exe);
+  }
+  free(denials->items);
+  *denials = (struct denials){0};
+}
+
+/* ---- how to allow it ---- */
+
+/* A word of YAML in single quotes, in which only the quote itself is special. */
+static char *yaml_quoted(const char *text) {
+  struct text quoted = {0};
+  text_append_char(&quoted, '\'');
+  for (const char *at = text; *at; at++) {
+    text_append(&quoted, *at == '\'' ? "'" : "");
+    text_append_char(&quoted, *at);
+  }
+  text_append_char(&quoted, '\'');
+  return text_steal(&quoted);
+}
+
+static void file_remedy(const struct access_request *request, char **ret_flag, char **ret_line) {
+  _cleanup_free_ char *word = escape_shell_word(request->path);
+  _cleanup_free_ char *pattern = policy_escape_path(request->path);
+  _cleanup_free_ char *quoted = yaml_quoted(pattern), *shown = escape_string(quoted);
+  bool write = request->want == WANT_WRITE;
+  if (request->want == WANT_CONNECT) {
+    *ret_flag = NULL;
+    *ret_line = xasprintf("network: {unix_sockets: [%s]}", shown);
+    return;
+  }
+  *ret_flag = xasprintf("%s %s", write ? "--rw" : "--ro", word);
+  *ret_line = xasprintf("filesystem: {%s: [%s]}", write ? "write" : "read", shown);
+}
+
+void denial_remedy(const struct access_request *request, char **ret_flag, char **ret_line) {
+  if (request->subject == SUBJECT_FILE) {
+    file_remedy(request, ret_flag, ret_line);
+    return;
+  }
+  _cleanup_free_ char *shown = request_show(request), *word = escape_shell_word(shown);
+  *ret_flag = xasprintf("--allow-network=%s", word);
+  *ret_line = xasprintf("network: {mode: filtered, allow: ['%s']}", shown);
+}
+
+char *denial_sentence(const struct access_request *request, enum denial_reason reason,
+                      const char *exe) {
+  _cleanup_free_ char *shown = request_show(request), *program = escape_string(exe ? exe : "?");
+  _cleanup_free_ char *flag = NULL, *line = NULL;
+  denial_remedy(request, &flag, &line);
+  struct text text = {0};
+  text_appendf(&text, "denied: %s may not %s %s: %s", program, want_verb(request->want), shown,
+               reasons[reason].text);
+  text_appendf(&text, "; to allow it: %s%s%s in a policy file: %s", flag ? "sandbox run " : "",
+               flag ? flag : "", flag ? ", or" : "", line);
+  return text_steal(&text);
+}
+
+json_t *denials_to_json(const struct denials *denials) {
+  json_t *array = json_array();
+  for (size_t i = 0; i < denials->count; i++) {
+    const struct denial *item = &denials->items[i];
+    struct access_request request = {.subject = item->subject,
+                                     .want = item->want,
+                                     .path = item->path,
+                                     .host = item->host,
+                                     .port = item->port};
+    _cleanup_free_ char *flag = NULL, *line = NULL;
+    json_t *object = json_object();
+    json_set_string(object, "access", want_name(item->want));
+    if (item->path)
+      json_set_path(object, "path", item->path);
+    if (item->host) {
+      json_set_string(object, "host", item->host);
+      json_object_set_new(object, "port", json_integer(item->port));
+    }
+    json_set_string(object, "reason", denial_reason_name(item->reason));
+    json_object_set_new(object, "count", json_integer((json_int_t)item->count));
+    json_set_path(object, "exe", item->exe);
+    if (item->reason != DENIAL_HIDDEN)
+      denial_remedy(&request, &flag, &line);
+    json_set_string(object, "flag", flag);
+    json_set_string(object, "policy", line);
+    json_array_append_new(array, object);
+  }
+  return array;
+}

@@ -1,0 +1,161 @@
+/* What is asked; see questions.h. */
+#include "session/questions.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "core/alloc.h"
+#include "core/cleanup.h"
+#include "core/escape.h"
+#include "core/json.h"
+#include "session/ancestors.h"
+
+static const struct {
+  const char *verb, *name;
+} wants[] = {
+    [WANT_READ] = {"read", "read"},       [WANT_LIST] = {"list", "list"},
+    [WANT_STAT] = {"look at", "stat"},    [WANT_EXECUTE] = {"run", "execute"},
+    [WANT_WRITE] = {"write to", "write"}, [WANT_CONNECT] = {"connect to", "connect"},
+};
+
+const char *want_verb(enum want want) {
+  return wants[want].verb;
+}
+
+const char *want_name(enum want want) {
+  return wants[want].name;
+}
+
+const char *scope_name(enum grant_scope scope) {
+  static const char *const names[] = {
+      [SCOPE_ONCE] = "once", [SCOPE_SESSION] = "session", [SCOPE_PROJECT] = "project",
+      [SCOPE_USER] = "user", [SCOPE_ORG] = "org",
+  };
+  return names[scope];
+}
+
+static char *read_link_of(pid_t pid, const char *name) {
+  char link[64], target[PATH_MAX];
+  snprintf(link, sizeof link, "/proc/%d/%s", (int)pid, name);
+  ssize_t length = pid > 0 ? readlink(link, target, sizeof target) : -1;
+  return length > 0 ? xstrndup(target, (size_t)length) : xstrdup("?");
+}
+
+void process_describe(pid_t pid, char **ret_exe, char **ret_cwd) {
+  *ret_exe = read_link_of(pid, "exe");
+  *ret_cwd = read_link_of(pid, "cwd");
+}
+
+/* Nobody who has not been told an id can name it, and none is ever used again. */
+static void draw_id(char ret_id[QUESTION_ID_SIZE]) {
+  unsigned char random[(QUESTION_ID_SIZE - 1) / 2];
+  while (getrandom(random, sizeof random, 0) != sizeof random)
+    ;
+  for (size_t i = 0; i < sizeof random; i++)
+    snprintf(ret_id + 2 * i, 3, "%02x", random[i]);
+}
+
+struct question *question_new(const struct access_request *request, const struct policy *policy,
+                              const struct policy_context *context) {
+  struct question *question = xcalloc(1, sizeof *question);
+  draw_id(question->id);
+  question->request = *request;
+  question->request.path = request->path ? xstrdup(request->path) : NULL;
+  question->request.host = request->host ? xstrdup(request->host) : NULL;
+  process_describe(request->pid, &question->exe, &question->cwd);
+  question->widest = SCOPE_ORG;
+  if (request->subject == SUBJECT_FILE) {
+    question->proposal = ancestor_propose(policy, context, request->path);
+    if (ancestor_is_too_large(context, request->path))
+      question->widest = SCOPE_ONCE;
+  }
+  return question;
+}
+
+void question_free(struct question *question) {
+  free((char *)question->request.path);
+  free((char *)question->request.host);
+  free(question->exe);
+  free(question->cwd);
+  free(question->proposal);
+  free(question->waiters);
+  free(question);
+}
+
+static bool same_text(const char *first, const char *second) {
+  return first && second && strcmp(first, second) == 0;
+}
+
+/* By the object and its name: a hard link is another name, and the name is what is shown. */
+bool question_is_about(const struct question *question, const struct access_request *request) {
+  const struct access_request *own = &question->request;
+  if (own->subject != request->subject ||
+      access_class_of(own->want) != access_class_of(request->want))
+    return false;
+  if (own->subject == SUBJECT_NETWORK)
+    return own->port == request->port && same_text(own->host, request->host);
+  return own->device == request->device && own->inode == request->inode &&
+         same_text(own->path, request->path);
+}
+
+void question_add_waiter(struct question *question, uint64_t ticket, answer_callback *callback,
+                         void *context) {
+  ARRAY_GROW(question->waiters, question->waiter_count);
+  question->waiters[question->waiter_count++] =
+      (struct waiter){.ticket = ticket, .callback = callback, .context = context};
+}
+
+bool question_drop_waiter(struct question *question, uint64_t ticket) {
+  for (size_t i = 0; i < question->waiter_count; i++) {
+    if (question->waiters[i].ticket != ticket)
+      continue;
+    question->waiters[i] = question->waiters[--question->waiter_count];
+    return true;
+  }
+  return false;
+}
+
+/* ---- showing ---- */
+
+char *request_show(const struct access_request *request) {
+  if (request->subject == SUBJECT_FILE)
+    return escape_string(request->path);
+  _cleanup_free_ char *host = escape_string(request->host);
+  return xasprintf(strchr(host, ':') ? "[%s]:%u" : "%s:%u", host, request->port);
+}
+
+void request_to_json(const struct access_request *request, json_t *object) {
+  json_set_string(object, "access", want_name(request->want));
+  if (request->subject == SUBJECT_NETWORK) {
+    json_set_string(object, "host", request->host);
+    json_object_set_new(object, "port", json_integer(request->port));
+    return;
+  }
+  json_set_path(object, "path", request->path);
+  json_object_set_new(object, "device", json_integer((json_int_t)request->device));
+  json_object_set_new(object, "inode", json_integer((json_int_t)request->inode));
+  json_object_set_new(object, "folder", json_boolean(request->folder));
+}
+
+json_t *question_to_json(const struct question *question, uint64_t now_ns) {
+  const struct access_request *request = &question->request;
+  bool file = request->subject == SUBJECT_FILE;
+  json_t *object = json_pack("{s:s, s:s, s:i, s:s, s:i}", "event",
+                             file ? "event.fs_request" : "event.net_request", "id", question->id,
+                             "pid", (int)request->pid, "op", want_name(request->want), "waiting",
+                             (int)question->waiter_count);
+  json_set_path(object, "exe", question->exe);
+  json_set_path(object, "cwd", question->cwd);
+  request_to_json(request, object);
+  if (question->proposal)
+    json_set_path(object, "proposal", question->proposal);
+  json_set_string(object, "secret", question->secret);
+  json_set_string(object, "widest", scope_name(question->widest));
+  uint64_t left = question->deadline_ns > now_ns ? question->deadline_ns - now_ns : 0;
+  json_object_set_new(object, "seconds_left", json_real((double)left / 1e9));
+  return object;
+}
