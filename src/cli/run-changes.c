@@ -79,7 +79,8 @@ static void save_report(const struct run_ending *ending, const struct changes *c
                                   .command = ending->plan->arguments.items,
                                   .started = ending->started,
                                   .exit_code = ending->result->exit_code,
-                                  .changes = changes};
+                                  .changes = changes,
+                                  .denied = ending->result->denials};
   json_t *json = session_report_to_json(ending->host, &report);
   if (session_report_save(ending->host, ending->session_id, json, &error) < 0)
     warn(&error);

@@ -49,6 +49,9 @@ void run_show_footer(const struct run_output *output, const struct session_resul
           output->session_id, result->exit_code == 0 ? "completed" : "ended", result->wall_seconds,
           result->usage.cpu_ns == USAGE_UNKNOWN ? 0.0 : (double)result->usage.cpu_ns / 1e9, peak,
           result->exit_code);
+  if (json_array_size(result->denials) > 0)
+    fprintf(stderr, "sandbox %s  denied: %zu; --report or --json lists them\n", output->session_id,
+            json_array_size(result->denials));
 }
 
 /* ---- for programs ---- */
@@ -119,7 +122,7 @@ char *run_result_line(const struct run_output *output, const struct session_resu
       "exitCode", result->exit_code, "sid", output->session_id, "backend", "native", "mode",
       "static", "resourceUsage", usage_json(result), "limits", limits_json(output, result),
       "limitHit", result->limit_hit ? json_string(limit_name(result->limit)) : json_null(),
-      "denials", json_array());
+      "denials", result->denials ? json_incref(result->denials) : json_array());
   capture_stream_to_json(&result->capture.streams[0], "stdout", object);
   capture_stream_to_json(&result->capture.streams[1], "stderr", object);
   json_object_set_new(object, "changes",

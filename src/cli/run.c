@@ -445,6 +445,7 @@ static int run_session(struct run *run, struct session_result *ret_result, struc
       .terminal = terminal_mode_of(run->invocation),
       .session_id = run->id,
       .mode = "static",
+      .policy = run->policy->mode == MODE_DYNAMIC ? run->policy : NULL,
       .limits = &run->limits,
       .best_effort_limits = run->policy->require == REQUIRE_PREFERRED,
       .idle = invocation_has(run->invocation, RUN_DETACH),

@@ -19,7 +19,8 @@ static json_t *on_info(void *context, const struct request *request, struct sb_e
   const struct monitor *monitor = context;
   return json_pack("{s:s, s:i, s:i, s:f, s:i}", "sid", monitor->request->session_id, "init",
                    (int)monitor->engine.init, "execs", (int)monitor->execs.count, "age",
-                   (double)(monotonic_ns() - monitor->started_ns) / 1e9, "pending", 0);
+                   (double)(monotonic_ns() - monitor->started_ns) / 1e9, "pending",
+                   (int)decisions_counts(monitor->supervision.decisions).pending);
 }
 
 static json_t *limits_json(const struct monitor *monitor) {
@@ -35,9 +36,7 @@ static json_t *limits_json(const struct monitor *monitor) {
   return object;
 }
 
-static json_t *on_stats(void *context, const struct request *request, struct sb_error *error) {
-  (void)request, (void)error;
-  struct monitor *monitor = context;
+json_t *monitor_stats_json(struct monitor *monitor) {
   struct usage usage;
   monitor->limits.metrics = true; /* somebody looks: what no group counts is counted by hand */
   limit_group_sample(&monitor->limits, &usage);
@@ -48,9 +47,13 @@ static json_t *on_stats(void *context, const struct request *request, struct sb_
   json_object_set_new(reply, "limits", limits_json(monitor));
   json_object_set_new(reply, "execs_total", json_integer((json_int_t)monitor->execs.total));
   /* Static mode asks nobody; the counters are there for every mode. */
-  json_object_set_new(reply, "decisions",
-                      json_pack("{s:i, s:i, s:i}", "allowed", 0, "denied", 0, "pending", 0));
+  json_object_set_new(reply, "decisions", decisions_counts_json(monitor->supervision.decisions));
   return reply;
+}
+
+static json_t *on_stats(void *context, const struct request *request, struct sb_error *error) {
+  (void)request, (void)error;
+  return monitor_stats_json(context);
 }
 
 static json_t *on_processes(void *context, const struct request *request, struct sb_error *error) {
@@ -105,5 +108,11 @@ const struct control_command monitor_commands[] = {
     {"cmd.kill", on_kill},
     {"cmd.exec", on_exec, .takes_descriptors = true},
     {"cmd.exec.signal", on_exec_signal},
+    {"cmd.watch", on_watch},
+    {"cmd.pending", on_pending},
+    {"cmd.approve", on_approve},
+    {"cmd.deny", on_deny},
+    {"cmd.revoke", on_revoke},
+    {"cmd.policy.save", on_policy_save},
     {NULL, NULL},
 };

@@ -207,12 +207,20 @@ static void drop(struct control *control, size_t index) {
   free(client);
 }
 
+static bool read_peer(int fd, struct ucred *ret_peer) {
+  socklen_t size = sizeof *ret_peer;
+  return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, ret_peer, &size) == 0;
+}
+
 static bool is_same_user(int fd) {
   struct ucred peer;
-  socklen_t size = sizeof peer;
-  if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0)
-    return false;
-  return peer.uid == geteuid() || peer.uid == 0;
+  return read_peer(fd, &peer) && (peer.uid == geteuid() || peer.uid == 0);
+}
+
+struct control_peer control_peer(const struct client *client) {
+  struct ucred peer = {.uid = (uid_t)-1};
+  (void)read_peer(client->fd, &peer);
+  return (struct control_peer){.uid = peer.uid, .pid = peer.pid};
 }
 
 static void turn_away(int fd) {

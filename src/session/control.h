@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <sys/types.h>
 
 #include "core/error.h"
 #include "core/file.h"
@@ -47,6 +48,13 @@ void control_close(struct control *control);
 /* Fills in what to wait for; returns how many. After poll, does what is ready. */
 size_t control_watch(struct control *control, struct pollfd watched[CONTROL_WATCH_LIMIT]);
 void control_dispatch(struct control *control, const struct pollfd *watched, size_t count);
+
+/* Who is at the other end, by the kernel's word at the time of connecting. */
+struct control_peer {
+  uid_t uid;
+  pid_t pid;
+};
+struct control_peer control_peer(const struct client *client);
 
 /* Sends a message (takes the reference), with descriptors if any. `tag` is copied into it. */
 void control_send(struct client *client, json_t *message, const json_t *tag, const int *fds,

@@ -50,6 +50,8 @@ void session_result_clear(struct session_result *result) {
   capture_clear(&result->capture);
   changes_free(result->changes);
   result->changes = NULL;
+  json_decref(result->denials);
+  result->denials = NULL;
 }
 
 static void notify(struct monitor *monitor, const struct session_notice *notice) {
@@ -119,6 +121,7 @@ static void stop_with_workload(struct monitor *monitor) {
   sigprocmask(SIG_BLOCK, &stop, NULL);
   terminal_set_raw(&monitor->terminal);
   terminal_resize(&monitor->terminal);
+  supervision_redraw(monitor);
   engine_send(&monitor->engine, MESSAGE_CONTINUE, 0);
 }
 
@@ -149,8 +152,10 @@ static void handle_signal(struct monitor *monitor, int signal) {
     if (forwarded[i].signal == signal)
       engine_send(&monitor->engine, forwarded[i].kind, signal);
   }
-  if (signal == SIGWINCH)
+  if (signal == SIGWINCH) {
     terminal_resize(&monitor->terminal);
+    supervision_redraw(monitor);
+  }
   /* SIGSTOP, because the workload's group may be an orphan, which ignores SIGTSTP; init tells us
    * that it stopped, and then we stop, too. */
   if (signal == SIGTSTP) {
@@ -169,6 +174,13 @@ static void read_signals(struct monitor *monitor) {
 
 static void warn(struct monitor *monitor, const char *text) {
   notify(monitor, &(struct session_notice){.event = SESSION_WARNING, .text = text});
+}
+
+void monitor_warn(struct monitor *monitor, const char *text) {
+  if (monitor->terminal.raw)
+    strv_add(&monitor->unsaid, text);
+  else
+    warn(monitor, text);
 }
 
 /* Says aloud what the kernel refused, before the workload can print anything. */
@@ -349,6 +361,7 @@ static int next_timeout(const struct monitor *monitor) {
   uint64_t now = monotonic_ns();
   int timeout = deadline_timeout_ms(&monitor->deadline, now);
   timeout = earlier(timeout, monitor->next_look_ns, now);
+  timeout = earlier(timeout, supervision_next_step(monitor), now);
   if (terminal_is_lent(&monitor->terminal))
     timeout = earlier(timeout, now + LENT_TERMINAL_NS, now);
   bool waiting = monitor->early && !monitor->result->started;
@@ -362,7 +375,8 @@ enum {
   WATCH_SIGNALS,
   WATCH_TERMINAL,
   WATCH_CAPTURE = WATCH_TERMINAL + TERMINAL_WATCH_COUNT,
-  WATCH_CONTROL = WATCH_CAPTURE + 2,
+  WATCH_PROMPT = WATCH_CAPTURE + 2,
+  WATCH_CONTROL,
 };
 
 static void look_once(struct monitor *monitor) {
@@ -372,6 +386,7 @@ static void look_once(struct monitor *monitor) {
   };
   terminal_watch(&monitor->terminal, watched + WATCH_TERMINAL);
   capture_watch(&monitor->capture, watched + WATCH_CAPTURE);
+  supervision_watch(monitor, watched + WATCH_PROMPT);
   size_t clients = control_watch(monitor->control, watched + WATCH_CONTROL);
   int ready = poll(watched, WATCH_CONTROL + clients, next_timeout(monitor));
   if (monitor->terminal.master >= 0)
@@ -385,6 +400,7 @@ static void look_once(struct monitor *monitor) {
   if (watched[WATCH_CHANNEL].revents)
     read_message(monitor);
   control_dispatch(monitor->control, watched + WATCH_CONTROL, clients);
+  supervision_step(monitor, watched + WATCH_PROMPT);
   uint64_t now = monotonic_ns();
   check_time(monitor, now);
   check_limits(monitor, now);
@@ -394,6 +410,7 @@ static void look_once(struct monitor *monitor) {
 static void client_gone(void *context, struct client *client) {
   struct monitor *monitor = context;
   execs_client_gone(&monitor->execs, &monitor->engine, client);
+  supervision_client_gone(monitor, client);
 }
 
 static json_t *session_state(const struct session_request *request) {
@@ -488,6 +505,7 @@ static int start(struct monitor *monitor, struct sb_error *error) {
     monitor->snapshot = changes_snapshot_begin(request->watched->items, request->watched->count,
                                                &changes_default_limits);
   if (register_session(monitor, error) < 0 || events_start(monitor, error) < 0 ||
+      supervision_start(monitor, error) < 0 ||
       placeholders_create(&monitor->placeholders, request->plan, request->host, request->session_id,
                           error) < 0)
     return -1;
@@ -562,6 +580,7 @@ static int conclude(struct monitor *monitor, struct sb_error *error) {
 
 static void finish(struct monitor *monitor) {
   struct rusage used = {0};
+  supervision_hide(monitor);
   if (monitor->limits.set.value[LIMIT_DISK])
     limit_group_watch_disk(&monitor->limits, LAST_DISK_BUDGET_NS);
   limit_group_sample(&monitor->limits, &monitor->result->usage);
@@ -570,6 +589,7 @@ static void finish(struct monitor *monitor) {
   terminal_drain(&monitor->terminal); /* now that nobody is left to write more */
   capture_drain(&monitor->capture);
   terminal_restore(&monitor->terminal);
+  supervision_end(monitor);
   execs_clear(&monitor->execs);
   registry_remove(&monitor->registration);
   placeholders_remove(&monitor->placeholders);

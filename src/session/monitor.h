@@ -10,6 +10,7 @@
 #include "session/placeholders.h"
 #include "session/registry.h"
 #include "session/session.h"
+#include "session/supervision.h"
 #include "session/terminal.h"
 
 struct monitor {
@@ -25,6 +26,8 @@ struct monitor {
   struct audit *audit; /* open from before the workload to the end */
   struct control *control;
   struct execs execs;
+  struct supervision supervision;
+  struct strv unsaid; /* warnings that wait until the terminal is the user's again */
   struct limit_group limits;
   struct deadline deadline;
   uint64_t next_look_ns; /* when the limits are looked at again; 0: not at all */
@@ -46,5 +49,11 @@ extern const struct control_command monitor_commands[];
 
 /* Ends the session: the workload is told, and killed after the grace. */
 void monitor_terminate(struct monitor *monitor, uint64_t grace_ns);
+
+/* Says something to the user: at once, or at the end if a program has the terminal. */
+void monitor_warn(struct monitor *monitor, const char *text);
+
+/* The answer to cmd.stats. */
+json_t *monitor_stats_json(struct monitor *monitor);
 
 uint64_t monotonic_ns(void);

@@ -2,6 +2,7 @@
  * returned, and only the workload's own output passes through. */
 #pragma once
 
+#include <jansson.h>
 #include <stdbool.h>
 
 #include "changes/changes.h"
@@ -26,6 +27,7 @@ struct session_result {
   struct usage usage;
   double wall_seconds;
   struct changes *changes; /* what changed, if the request asked for it */
+  json_t *denials;         /* what was denied: an array, NULL if nothing could be */
   struct capture capture;  /* what was captured, if asked for */
   struct timespec phases[PHASE_COUNT];
 };
@@ -49,6 +51,8 @@ struct session_request {
   enum terminal_mode terminal;
   const char *session_id;
   const char *mode;
+  const struct policy *policy; /* decides about what the plan leaves open; NULL: nothing is asked */
+  bool supervised;             /* questions wait for a supervisor even while there is none */
   const struct limit_set *limits;
   bool best_effort_limits;    /* require: preferred */
   bool idle;                  /* no workload: wait for `exec` until ended */

@@ -92,7 +92,7 @@ static bool is_empty(const struct terminal_buffer *buffer) {
 void terminal_watch(const struct terminal *terminal, struct pollfd watched[TERMINAL_WATCH_COUNT]) {
   for (size_t i = 0; i < TERMINAL_WATCH_COUNT; i++)
     watched[i] = (struct pollfd){.fd = -1};
-  if (terminal->master < 0)
+  if (terminal->master < 0 || terminal->paused)
     return;
   if (terminal->input_open && is_empty(&terminal->to_session) && !in_background())
     watched[0] = (struct pollfd){.fd = STDIN_FILENO, .events = POLLIN};
@@ -149,12 +149,28 @@ static bool flush_to_user(struct terminal *terminal) {
                             length < PIPE_BUF ? length : PIPE_BUF);
     if (written < 0)
       return errno == EAGAIN || errno == EINTR;
+    screen_feed(&terminal->screen, buffer->data + buffer->start, (size_t)written);
     buffer->start += (size_t)written;
   }
   return true;
 }
 
+void terminal_pause(struct terminal *terminal, bool paused) {
+  terminal->paused = paused;
+}
+
+bool terminal_type(struct terminal *terminal, char character) {
+  if (terminal->master < 0 || !terminal->raw_wanted || !is_empty(&terminal->to_session))
+    return false;
+  terminal->to_session.data[0] = character;
+  terminal->to_session.start = 0;
+  terminal->to_session.end = 1;
+  return true;
+}
+
 void terminal_relay(struct terminal *terminal, const struct pollfd watched[TERMINAL_WATCH_COUNT]) {
+  if (terminal->paused)
+    return;
   if (watched[0].revents && !fill(&terminal->to_session, STDIN_FILENO))
     end_input(terminal);
   flush_to_session(terminal);

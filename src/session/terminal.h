@@ -8,6 +8,7 @@
 #include <termios.h>
 
 #include "plan/plan.h"
+#include "session/screen.h"
 
 struct terminal_buffer {
   char data[8192];
@@ -22,6 +23,8 @@ struct terminal {
   int output;      /* where the session's terminal output goes */
   int master;      /* the session's terminal, our side; -1 before and after */
   bool input_open;
+  bool paused;          /* a question has keyboard and screen */
+  struct screen screen; /* what the session did to the user's terminal */
   struct termios saved;
   struct terminal_buffer to_session, to_user;
 };
@@ -38,6 +41,14 @@ bool terminal_is_lent(const struct terminal *terminal);
 void terminal_set_raw(struct terminal *terminal);
 void terminal_restore(struct terminal *terminal);
 void terminal_resize(struct terminal *terminal);
+
+/* While paused nothing is copied in either direction; the session waits when its terminal is full.
+ */
+void terminal_pause(struct terminal *terminal, bool paused);
+
+/* Passes one character on as if it had been typed. False if the session's terminal is not the one
+ * that takes the keys, or has not taken the last ones yet. */
+bool terminal_type(struct terminal *terminal, char character);
 
 /* Fills in what to wait for and, after poll, copies what is ready. */
 enum { TERMINAL_WATCH_COUNT = 3 };

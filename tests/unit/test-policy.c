@@ -209,6 +209,7 @@ static void test_whole_schema_loads(void **state) {
       "  overlay: [/usr/local]\n"
       "  hide: [~/.aws, \"**/.env\"]\n"
       "  ask_writes: true\n"
+      "  ask_secrets: true\n"
       "  protect: [Makefile]\n"
       "  unprotect: [.git/config]\n"
       "network:\n"
@@ -242,7 +243,7 @@ static void test_whole_schema_loads(void **state) {
   assert_int_equal(policy->mode, MODE_DYNAMIC);
   assert_int_equal(policy->require, REQUIRE_PREFERRED);
   assert_string_equal(policy->backend, "native");
-  assert_true(policy->ask_writes);
+  assert_true(policy->ask_writes && policy->ask_secrets);
   assert_int_equal(policy->network.mode, NETWORK_FILTERED);
   assert_int_equal(policy->network.allow.count, 3);
   assert_int_equal(policy->network.publish.count, 2);
@@ -267,7 +268,7 @@ static void test_whole_schema_loads(void **state) {
   assert_string_equal(policy->seatbelt.custom_profile, "~/x.sb");
   assert_int_equal(policy_decide(policy, "/opt/[x]/a.h", ACCESS_READ).verdict, VERDICT_ALLOW);
   assert_int_equal(policy_decide(policy, "/opt/x/a.h", ACCESS_READ).verdict, VERDICT_ASK);
-  assert_int_equal(policy_key_origin(policy, "network.mode")->line, 14);
+  assert_int_equal(policy_key_origin(policy, "network.mode")->line, 15);
   assert_null(policy_key_origin(policy, "network.nothing"));
 
   /* Every key of the schema is in the text above, so a new one must be added here, too. */
@@ -331,6 +332,7 @@ static const char hostile_project[] =
     "  hide: [private]\n"
     "  protect: [Makefile]\n"
     "  ask_writes: true\n"
+    "  ask_secrets: true\n"
     "network: {mode: full, allow: [evil.example], deny: [x.example],\n"
     "          unix_sockets: [/run/docker.sock], publish: ['1:1'],\n"
     "          http_proxy: evil.example:1, driver: veth}\n"
@@ -356,8 +358,8 @@ static void check_narrowed(const struct world *world, const struct policy *polic
   assert_int_equal(policy->limits.disk_mb, 100);
   assert_int_equal(policy->limits.timeout_seconds, 10);
   assert_int_equal(policy->environment_pass.count + policy->environment_set.count, 0);
-  assert_false(policy->ask_writes || policy->debug || policy->containers || policy->vm.enabled ||
-               policy->vm.kvm || policy->commands.allow_unsandboxed);
+  assert_false(policy->ask_writes || policy->ask_secrets || policy->debug || policy->containers ||
+               policy->vm.enabled || policy->vm.kvm || policy->commands.allow_unsandboxed);
   assert_int_equal(policy->commands.exclude.count, 0);
   assert_int_equal(policy->seatbelt.profile, SEATBELT_RESTRICTIVE);
   assert_null(policy->seatbelt.custom_profile);
@@ -386,7 +388,7 @@ static void test_untrusted_project_only_narrows(void **state) {
   write_file(world->project, ".sandbox/policy.yaml", hostile_project);
   _cleanup_policy_ struct policy *policy = load(world);
   check_narrowed(world, policy);
-  assert_int_equal(policy->ignored.count, 25);
+  assert_int_equal(policy->ignored.count, 26);
   assert_non_null(strstr(policy->ignored.items[0], "policy.yaml:3: require: disabled is not"));
   assert_non_null(strstr(policy->ignored.items[0], "sandbox policy trust"));
 }

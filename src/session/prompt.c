@@ -1,0 +1,389 @@
+/* The prompt on the terminal of `sandbox run`; see prompt.h. */
+#include "session/prompt.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/random.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "core/alloc.h"
+#include "core/cleanup.h"
+#include "core/escape.h"
+#include "core/text.h"
+#include "session/prompt-text.h"
+#include "session/screen.h"
+
+/* Nobody reads a question and answers it faster than this; what comes earlier was typed for the
+ * program. Each such key starts the time anew. */
+#define QUIET_NS    (400ull * 1000 * 1000)
+#define LENT_NS     (200ull * 1000 * 1000) /* how often to look whether the terminal came back */
+#define RESTORE_NS  (60ull * 1000 * 1000)  /* between two sizes, so that a program sees both */
+#define MARK_LENGTH 6
+#define CTRL_C      '\003'
+
+struct prompt {
+  struct terminal *terminal;
+  struct decisions *decisions;
+  struct supervisor supervisor;
+  const char *session_id;
+  char mark[MARK_LENGTH + 1];
+  char by[64];
+  int fd;             /* the user's terminal, for both ways */
+  struct text output; /* not taken by it yet */
+  bool shown;
+  char id[QUESTION_ID_SIZE]; /* of the question that is shown */
+  uint64_t quiet_until_ns;
+  uint64_t resize_ns; /* when a full-screen program gets its size back; 0: it has it */
+  struct termios saved;
+  bool raw; /* by us: the relay had not made it raw */
+  bool plain;
+};
+
+static uint64_t now_ns(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec;
+}
+
+/* ---- the terminal ---- */
+
+/* With a descriptor of its own, so that it can be made not to block without changing the user's.
+ */
+static int open_terminal(void) {
+  static const char *const names[] = {"/dev/tty", "/proc/self/fd/0"};
+  for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+    if (i > 0 && !isatty(STDIN_FILENO))
+      continue;
+    int fd = open(names[i], O_RDWR | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    if (fd >= 0)
+      return fd;
+  }
+  return -1;
+}
+
+/* A workload that holds the user's terminal itself could paint over any question; and where none of
+ * our descriptors is a terminal, whoever started us did not mean us to use his. */
+static bool is_ours(const struct terminal *terminal) {
+  size_t terminals = 0;
+  for (int fd = 0; fd < 3; fd++) {
+    if (isatty(fd) && !terminal->used[fd])
+      return false;
+    terminals += (size_t)isatty(fd);
+  }
+  return terminals > 0;
+}
+
+static bool is_lent(const struct prompt *prompt) {
+  pid_t group = tcgetpgrp(prompt->fd);
+  return group >= 0 && group != getpgrp();
+}
+
+static void make_raw(struct prompt *prompt) {
+  if (prompt->terminal->raw || tcgetattr(prompt->fd, &prompt->saved) < 0)
+    return;
+  struct termios modes = prompt->saved;
+  cfmakeraw(&modes);
+  prompt->raw = tcsetattr(prompt->fd, TCSADRAIN, &modes) == 0;
+}
+
+static void make_cooked(struct prompt *prompt) {
+  if (prompt->raw)
+    tcsetattr(prompt->fd, TCSADRAIN, &prompt->saved);
+  prompt->raw = false;
+}
+
+static void flush_output(struct prompt *prompt) {
+  while (prompt->output.length > 0) {
+    ssize_t written = write(prompt->fd, prompt->output.data, prompt->output.length);
+    if (written < 0 && (errno == EAGAIN || errno == EINTR))
+      return;
+    size_t done = written > 0 ? (size_t)written : prompt->output.length; /* gone: so is it */
+    prompt->output.length -= done;
+    memmove(prompt->output.data, prompt->output.data + done, prompt->output.length);
+  }
+}
+
+/* A full-screen program draws itself anew when its size changes, and for sure only then: it has one
+ * line less while we ask. */
+static void shrink_screen(const struct terminal *terminal) {
+  struct winsize size;
+  if (terminal->master < 0 || ioctl(terminal->master, TIOCGWINSZ, &size) < 0 || size.ws_row < 2)
+    return;
+  size.ws_row--;
+  ioctl(terminal->master, TIOCSWINSZ, &size);
+}
+
+/* ---- showing ---- */
+
+static const struct question *shown_question(const struct prompt *prompt) {
+  const struct question *question;
+  for (size_t i = 0; (question = decisions_pending(prompt->decisions, i)); i++) {
+    if (strcmp(question->id, prompt->id) == 0)
+      return question;
+  }
+  return NULL;
+}
+
+static size_t count_pending(const struct prompt *prompt) {
+  return (size_t)decisions_counts(prompt->decisions).pending;
+}
+
+static void draw(struct prompt *prompt) {
+  const struct question *question = shown_question(prompt);
+  if (!question)
+    return;
+  uint64_t now = now_ns();
+  struct prompt_view view = {
+      .session_id = prompt->session_id,
+      .mark = prompt->mark,
+      .more = count_pending(prompt) - 1,
+      .seconds = question->deadline_ns > now
+                     ? (unsigned)((question->deadline_ns - now) / 1000000000 + 1)
+                     : 0,
+      .plain = prompt->plain,
+  };
+  if (!prompt->plain)
+    screen_append_reset(&prompt->output);
+  if (!prompt->plain && screen_is_alternate(&prompt->terminal->screen))
+    text_append(&prompt->output, "\033[H\033[2J");
+  prompt_append_question(&prompt->output, question, &view);
+  flush_output(prompt);
+}
+
+static void await_quiet(struct prompt *prompt) {
+  tcflush(prompt->fd, TCIFLUSH);
+  prompt->quiet_until_ns = now_ns() + QUIET_NS;
+}
+
+static void show(struct prompt *prompt, const struct question *question) {
+  if (!prompt->shown) {
+    terminal_pause(prompt->terminal, true);
+    make_raw(prompt);
+    if (screen_is_alternate(&prompt->terminal->screen))
+      shrink_screen(prompt->terminal);
+  }
+  prompt->shown = true;
+  prompt->resize_ns = 0;
+  memcpy(prompt->id, question->id, sizeof prompt->id);
+  draw(prompt);
+  await_quiet(prompt);
+}
+
+/* What was typed in the meantime was meant for the question. */
+static void hide(struct prompt *prompt) {
+  if (!prompt->shown)
+    return;
+  prompt->shown = false;
+  prompt->id[0] = '\0';
+  bool alternate = screen_is_alternate(&prompt->terminal->screen);
+  if (!prompt->plain) {
+    if (alternate)
+      text_append(&prompt->output, "\033[H\033[2J");
+    screen_append_restore(&prompt->terminal->screen, &prompt->output);
+  }
+  flush_output(prompt);
+  tcflush(prompt->fd, TCIFLUSH);
+  make_cooked(prompt);
+  terminal_pause(prompt->terminal, false);
+  prompt->resize_ns = alternate ? now_ns() + RESTORE_NS : 0;
+}
+
+static void show_next(struct prompt *prompt) {
+  const struct question *next = decisions_pending(prompt->decisions, 0);
+  if (next && !is_lent(prompt))
+    show(prompt, next);
+  else
+    hide(prompt);
+}
+
+/* ---- answering ---- */
+
+static void say_problem(struct prompt *prompt, const struct sb_error *error) {
+  text_appendf(&prompt->output, "\r\n%s\r\n", error->message);
+  if (error->hint)
+    text_appendf(&prompt->output, "%s\r\n", error->hint);
+  draw(prompt);
+  await_quiet(prompt);
+}
+
+static void answer(struct prompt *prompt, const struct reply *given) {
+  _cleanup_error_ struct sb_error error = {0};
+  struct reply reply = *given;
+  char id[QUESTION_ID_SIZE];
+  reply.by = prompt->by;
+  memcpy(id, prompt->id, sizeof id);
+  if (decisions_answer(prompt->decisions, id, &reply, &error) < 0 && shown_question(prompt))
+    say_problem(prompt, &error);
+}
+
+/* Ctrl-C is for the program: it is told no, and interrupted. */
+static void interrupt(struct prompt *prompt) {
+  answer(prompt, &(struct reply){.allow = false, .scope = SCOPE_ONCE});
+  if (!terminal_type(prompt->terminal, CTRL_C))
+    kill(getpid(), SIGINT); /* the monitor passes it on */
+}
+
+static void take_key(struct prompt *prompt, char key) {
+  const struct question *question = shown_question(prompt);
+  struct reply reply;
+  if (!question)
+    return;
+  if (key == CTRL_C) {
+    interrupt(prompt);
+  } else if (prompt_key_reply(question, key, &reply)) {
+    answer(prompt, &reply);
+  } else if (key == 'f') {
+    prompt_append_full(&prompt->output, question);
+    draw(prompt);
+    await_quiet(prompt);
+  }
+}
+
+/* The terminal is gone: nobody can answer here any more. */
+static void give_up(struct prompt *prompt) {
+  terminal_pause(prompt->terminal, false);
+  prompt->shown = false;
+  decisions_remove_supervisor(prompt->decisions, &prompt->supervisor);
+  close(prompt->fd);
+  prompt->fd = -1;
+}
+
+/* Several bytes at once are no key: something pasted, a sequence of a function key or a mouse, or
+ * what was typed while we looked elsewhere. */
+static void read_keys(struct prompt *prompt) {
+  char bytes[256];
+  ssize_t got = read(prompt->fd, bytes, sizeof bytes);
+  if (got < 0 && (errno == EAGAIN || errno == EINTR))
+    return;
+  if (got <= 0) {
+    give_up(prompt);
+    return;
+  }
+  if (now_ns() < prompt->quiet_until_ns || got > 1) {
+    bool interrupted = memchr(bytes, CTRL_C, (size_t)got); /* denies, so it is never too early */
+    if (interrupted)
+      interrupt(prompt);
+    else
+      await_quiet(prompt);
+    return;
+  }
+  take_key(prompt, bytes[0]);
+}
+
+/* ---- as a supervisor ---- */
+
+static void on_settled(void *context, const struct question *question, const char *how,
+                       const char *by) {
+  struct prompt *prompt = context;
+  if (!prompt->shown || strcmp(prompt->id, question->id) != 0)
+    return;
+  _cleanup_free_ char *who = by && strcmp(by, prompt->by) != 0 ? escape_string(by) : NULL;
+  text_appendf(&prompt->output, "%s%s%s\r\n", how, who ? " by " : "", who ? who : "");
+  flush_output(prompt);
+  prompt->id[0] = '\0'; /* the next one is shown from prompt_step */
+}
+
+/* ---- the loop ---- */
+
+void prompt_watch(const struct prompt *prompt, struct pollfd *watched) {
+  *watched = (struct pollfd){.fd = -1};
+  if (!prompt || prompt->fd < 0 || (!prompt->shown && prompt->output.length == 0))
+    return;
+  watched->fd = prompt->fd;
+  watched->events = (short)((prompt->shown ? POLLIN : 0) | (prompt->output.length ? POLLOUT : 0));
+}
+
+void prompt_step(struct prompt *prompt, const struct pollfd *watched) {
+  if (!prompt || prompt->fd < 0)
+    return;
+  flush_output(prompt);
+  if (prompt->shown && watched->revents & (POLLIN | POLLHUP | POLLERR))
+    read_keys(prompt);
+  if (prompt->fd < 0)
+    return;
+  if (prompt->resize_ns && now_ns() >= prompt->resize_ns) {
+    prompt->resize_ns = 0;
+    terminal_resize(prompt->terminal);
+  }
+  if (prompt->shown ? !shown_question(prompt) : count_pending(prompt) > 0)
+    show_next(prompt);
+}
+
+uint64_t prompt_next_step(const struct prompt *prompt) {
+  if (!prompt || prompt->fd < 0)
+    return 0;
+  if (prompt->resize_ns)
+    return prompt->resize_ns;
+  return !prompt->shown && count_pending(prompt) > 0 ? now_ns() + LENT_NS : 0;
+}
+
+void prompt_redraw(struct prompt *prompt) {
+  if (!prompt || !prompt->shown)
+    return;
+  if (screen_is_alternate(&prompt->terminal->screen))
+    shrink_screen(prompt->terminal);
+  draw(prompt);
+  await_quiet(prompt);
+}
+
+bool prompt_is_shown(const struct prompt *prompt) {
+  return prompt && prompt->shown;
+}
+
+/* ---- beginning and end ---- */
+
+/* Shown in every question of the session and nowhere else, so that a workload that draws a question
+ * of its own cannot draw this. */
+static void draw_mark(char ret_mark[MARK_LENGTH + 1]) {
+  static const char letters[] = "abcdefghijkmnpqrstuvwxyz23456789";
+  unsigned char random[MARK_LENGTH];
+  while (getrandom(random, sizeof random, 0) != sizeof random)
+    ;
+  for (size_t i = 0; i < MARK_LENGTH; i++)
+    ret_mark[i] = letters[random[i] % 32];
+  ret_mark[MARK_LENGTH] = '\0';
+}
+
+static void name_answerer(struct prompt *prompt) {
+  char name[40];
+  if (ttyname_r(prompt->fd, name, sizeof name) != 0)
+    strcpy(name, "the terminal");
+  snprintf(prompt->by, sizeof prompt->by, "uid %u at %s", (unsigned)getuid(), name);
+}
+
+struct prompt *prompt_new(struct terminal *terminal, struct decisions *decisions,
+                          const char *session_id) {
+  int fd = is_ours(terminal) ? open_terminal() : -1;
+  if (fd < 0)
+    return NULL;
+  struct prompt *prompt = xcalloc(1, sizeof *prompt);
+  const char *kind = getenv("TERM");
+  prompt->terminal = terminal;
+  prompt->decisions = decisions;
+  prompt->session_id = session_id;
+  prompt->fd = fd;
+  prompt->plain = !kind || strcmp(kind, "dumb") == 0;
+  draw_mark(prompt->mark);
+  name_answerer(prompt);
+  prompt->supervisor = (struct supervisor){.settled = on_settled, .context = prompt};
+  decisions_add_supervisor(decisions, &prompt->supervisor);
+  return prompt;
+}
+
+void prompt_free(struct prompt *prompt) {
+  if (!prompt)
+    return;
+  if (prompt->fd >= 0) {
+    hide(prompt);
+    decisions_remove_supervisor(prompt->decisions, &prompt->supervisor);
+    close(prompt->fd);
+  }
+  text_clear(&prompt->output);
+  free(prompt);
+}

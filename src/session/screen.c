@@ -1,0 +1,127 @@
+/* Modes of the user's terminal as the workload set them; see screen.h. Follows only what it must:
+ * a sequence that it does not know changes nothing here. */
+#include "session/screen.h"
+
+#include <string.h>
+
+#include "core/cleanup.h"
+
+/* DEC private modes that a prompt switches, and what they are during it. The alternate screen is
+ * only looked at. */
+static const struct {
+  unsigned number;
+  enum { LEAVE, OFF, ON } during;
+} modes[SCREEN_MODE_COUNT] = {
+    {1, OFF},                                  /* cursor keys as applications like them */
+    {5, OFF},                                  /* reverse video */
+    {6, OFF},                                  /* origin at the margins */
+    {7, ON},                                   /* wrap at the right margin */
+    {25, ON},                                  /* cursor visible */
+    {47, LEAVE}, {1047, LEAVE}, {1049, LEAVE}, /* alternate screen */
+    {9, OFF},    {1000, OFF},   {1002, OFF},   {1003, OFF}, /* mouse */
+    {1004, OFF},                                            /* focus events */
+    {1005, OFF}, {1006, OFF},   {1015, OFF},                /* forms of mouse reports */
+    {2004, OFF},                                            /* bracketed paste */
+    {2026, OFF},                                            /* synchronised output */
+};
+
+static void set_modes(struct screen *screen, bool on) {
+  for (size_t i = 0; i <= screen->number_count && i < ARRAY_SIZE(screen->numbers); i++) {
+    for (size_t mode = 0; mode < SCREEN_MODE_COUNT; mode++) {
+      if (modes[mode].number != screen->numbers[i])
+        continue;
+      screen->on[mode] = on;
+      screen->known[mode] = true;
+    }
+  }
+}
+
+static void start_sequence(struct screen *screen) {
+  screen->state = SCREEN_SEQUENCE;
+  screen->number_count = 0;
+  memset(screen->numbers, 0, sizeof screen->numbers);
+}
+
+static void take_escape(struct screen *screen, char byte) {
+  if (byte == '[') {
+    start_sequence(screen);
+    return;
+  }
+  if (byte == '=' || byte == '>')
+    screen->keypad = byte == '=';
+  if (byte == 'c') /* full reset */
+    *screen = (struct screen){0};
+  screen->state = byte == '\033' ? SCREEN_ESCAPE : SCREEN_TEXT;
+}
+
+static void take_number(struct screen *screen, char byte) {
+  unsigned *number = &screen->numbers[screen->number_count % ARRAY_SIZE(screen->numbers)];
+  if (*number < 100000)
+    *number = *number * 10 + (unsigned)(byte - '0');
+}
+
+static void take_sequence(struct screen *screen, char byte) {
+  if (byte == '?' && screen->state == SCREEN_SEQUENCE)
+    screen->state = SCREEN_PRIVATE;
+  else if (byte >= '0' && byte <= '9')
+    take_number(screen, byte);
+  else if (byte == ';')
+    screen->number_count += screen->number_count + 1 < ARRAY_SIZE(screen->numbers);
+  else if (byte == '\033')
+    screen->state = SCREEN_ESCAPE;
+  else if (byte >= 0x40 || byte < 0) {
+    if (screen->state == SCREEN_PRIVATE && (byte == 'h' || byte == 'l'))
+      set_modes(screen, byte == 'h');
+    screen->state = SCREEN_TEXT;
+  }
+}
+
+void screen_feed(struct screen *screen, const char *bytes, size_t length) {
+  for (size_t i = 0; i < length; i++) {
+    if (screen->state == SCREEN_TEXT) {
+      const char *escape = memchr(bytes + i, '\033', length - i);
+      if (!escape)
+        return;
+      i = (size_t)(escape - bytes);
+      screen->state = SCREEN_ESCAPE;
+    } else if (screen->state == SCREEN_ESCAPE) {
+      take_escape(screen, bytes[i]);
+    } else {
+      take_sequence(screen, bytes[i]);
+    }
+  }
+}
+
+bool screen_is_alternate(const struct screen *screen) {
+  for (size_t i = 0; i < SCREEN_MODE_COUNT; i++) {
+    if (modes[i].during == LEAVE && screen->on[i])
+      return true;
+  }
+  return false;
+}
+
+static void append_mode(struct text *text, size_t mode, bool on) {
+  text_appendf(text, "\033[?%u%c", modes[mode].number, on ? 'h' : 'l');
+}
+
+/* CAN ends a sequence, ST a string; then letters are letters again (G0 in ASCII, shifted in). A
+ * soft reset puts margins, attributes and insertion back without moving the cursor; the palette is
+ * the user's again. */
+void screen_append_reset(struct text *text) {
+  text_append(text,
+              "\030\033\\\033[!p\033(B\017\033[0m\033>\033]104\033\\\033]110\033\\\033]111\033\\");
+  for (size_t i = 0; i < SCREEN_MODE_COUNT; i++) {
+    if (modes[i].during != LEAVE)
+      append_mode(text, i, modes[i].during == ON);
+  }
+}
+
+void screen_append_restore(const struct screen *screen, struct text *text) {
+  text_append(text, "\033[0m");
+  for (size_t i = 0; i < SCREEN_MODE_COUNT; i++) {
+    if (modes[i].during != LEAVE && screen->known[i])
+      append_mode(text, i, screen->on[i]);
+  }
+  if (screen->keypad)
+    text_append(text, "\033=");
+}

@@ -1,0 +1,31 @@
+/* What a program has done to the modes of the user's terminal, read from what it prints: a prompt
+ * switches them off for its own lines and puts them back. Pure. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "core/text.h"
+
+#define SCREEN_MODE_COUNT 18
+
+struct screen {
+  enum { SCREEN_TEXT, SCREEN_ESCAPE, SCREEN_SEQUENCE, SCREEN_PRIVATE } state;
+  unsigned numbers[16]; /* of the sequence under way */
+  size_t number_count;
+  bool on[SCREEN_MODE_COUNT], known[SCREEN_MODE_COUNT];
+  bool keypad; /* application keypad */
+};
+
+/* Bytes that went to the terminal. */
+void screen_feed(struct screen *screen, const char *bytes, size_t length);
+
+/* True while a full-screen program has the alternate screen. */
+bool screen_is_alternate(const struct screen *screen);
+
+/* What makes any terminal readable again, whatever was printed before: ends half a sequence, plain
+ * letters, no margins, no mouse, no bracketed paste, cursor shown. */
+void screen_append_reset(struct text *text);
+
+/* What brings the program's modes back. */
+void screen_append_restore(const struct screen *screen, struct text *text);

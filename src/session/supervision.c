@@ -1,0 +1,90 @@
+/* Who is asked in a session; see supervision.h. */
+#include "session/supervision.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "audit/audit.h"
+#include "core/alloc.h"
+#include "core/cleanup.h"
+#include "session/monitor.h"
+#include "session/watchers.h"
+
+static int record(void *context, const char *event, json_t *fields, struct sb_error *error) {
+  struct monitor *monitor = context;
+  return audit_write(monitor->audit, event, fields, error);
+}
+
+static void notice(void *context, const char *sentence) {
+  struct monitor *monitor = context;
+  monitor_warn(monitor, sentence);
+}
+
+int supervision_start(struct monitor *monitor, struct sb_error *error) {
+  (void)error;
+  const struct session_request *request = monitor->request;
+  if (!request->policy)
+    return 0;
+  struct decisions_config config = {
+      .policy = request->policy,
+      .context = &request->host->policy,
+      .session_id = request->session_id,
+      .waits = request->supervised,
+      .services = {.record = record, .notice = notice, .context = monitor},
+  };
+  monitor->supervision.decisions = decisions_new(&config);
+  monitor->supervision.prompt =
+      prompt_new(&monitor->terminal, monitor->supervision.decisions, request->session_id);
+  return 0;
+}
+
+void supervision_watch(const struct monitor *monitor, struct pollfd *watched) {
+  prompt_watch(monitor->supervision.prompt, watched);
+}
+
+void supervision_step(struct monitor *monitor, const struct pollfd *watched) {
+  struct supervision *supervision = &monitor->supervision;
+  if (!supervision->decisions)
+    return;
+  prompt_step(supervision->prompt, watched);
+  decisions_tick(supervision->decisions);
+  watchers_send_stats(monitor);
+}
+
+static uint64_t sooner(uint64_t first, uint64_t second) {
+  return first == 0 || (second != 0 && second < first) ? second : first;
+}
+
+uint64_t supervision_next_step(const struct monitor *monitor) {
+  const struct supervision *supervision = &monitor->supervision;
+  if (!supervision->decisions)
+    return 0;
+  uint64_t next = decisions_next_tick(supervision->decisions);
+  next = sooner(next, prompt_next_step(supervision->prompt));
+  return sooner(next, watchers_next_stats(monitor));
+}
+
+void supervision_redraw(struct monitor *monitor) {
+  prompt_redraw(monitor->supervision.prompt);
+}
+
+void supervision_client_gone(struct monitor *monitor, const struct client *client) {
+  watchers_remove(monitor, client);
+}
+
+void supervision_hide(struct monitor *monitor) {
+  prompt_free(monitor->supervision.prompt);
+  monitor->supervision.prompt = NULL;
+}
+
+void supervision_end(struct monitor *monitor) {
+  struct supervision *supervision = &monitor->supervision;
+  watchers_clear(monitor);
+  if (supervision->decisions)
+    monitor->result->denials = decisions_denials_json(supervision->decisions);
+  decisions_free(supervision->decisions);
+  supervision->decisions = NULL;
+  STRV_FOREACH (sentence, &monitor->unsaid)
+    monitor_warn(monitor, *sentence);
+  strv_clear(&monitor->unsaid);
+}
