@@ -7,27 +7,15 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "audit/audit.h"
 #include "audit/store.h"
 #include "core/cleanup.h"
+#include "core/file.h"
 
 #define HEAD_FILE "chain.head"
-enum { HEAD_SIZE = 20 + 1 + 64 + 1 + 10 + 1 + 20 + 1, LOCK_TRIES = 2000 };
-
-/* The lock is held for microseconds; a holder that was stopped must not stop everybody else. */
-static int lock_patiently(int fd, int operation) {
-  for (int i = 0; i < LOCK_TRIES; i++) {
-    if (flock(fd, operation | LOCK_NB) == 0)
-      return 0;
-    if (errno != EWOULDBLOCK && errno != EINTR)
-      return -errno;
-    nanosleep(&(struct timespec){.tv_nsec = 1000 * 1000}, NULL);
-  }
-  return -EBUSY;
-}
+enum { HEAD_SIZE = 20 + 1 + 64 + 1 + 10 + 1 + 20 + 1 };
 
 static void read_head(int fd, struct chain_head *ret_head) {
   char text[HEAD_SIZE + 1] = "";
@@ -109,7 +97,7 @@ int audit_chain_append(int folder, const char *session, const char *event, json_
   struct chain_head head;
   _cleanup_close_ int lock =
       openat(folder, HEAD_FILE, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-  int result = lock < 0 ? -errno : lock_patiently(lock, LOCK_EX);
+  int result = lock < 0 ? -errno : file_lock(lock, LOCK_EX);
   if (result == 0) {
     read_head(lock, &head);
     result = open_chain(&file, &head);
@@ -130,7 +118,7 @@ int audit_chain_lock(int folder, struct chain_head *ret_head) {
   *ret_head = (struct chain_head){0};
   if (lock < 0)
     return -errno;
-  (void)lock_patiently(lock, LOCK_SH); /* reading without it is better than not reading */
+  (void)file_lock(lock, LOCK_SH); /* reading without it is better than not reading */
   read_head(lock, ret_head);
   return steal_fd(&lock);
 }

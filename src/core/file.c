@@ -7,9 +7,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "core/alloc.h"
@@ -82,6 +84,17 @@ int file_replace_at(int directory, const char *path, const void *data, size_t le
   if (result < 0)
     unlinkat(directory, temporary, 0);
   return result;
+}
+
+int file_lock(int fd, int operation) {
+  for (int i = 0; i < 2000; i++) {
+    if (flock(fd, operation | LOCK_NB) == 0)
+      return 0;
+    if (errno != EWOULDBLOCK && errno != EINTR)
+      return -errno;
+    nanosleep(&(struct timespec){.tv_nsec = 1000 * 1000}, NULL);
+  }
+  return -EBUSY;
 }
 
 int file_name_nameless(int fd, int directory, const char *path) {

@@ -21,6 +21,10 @@ int file_replace_at(int directory, const char *path, const void *data, size_t le
 /* Gives a file that was opened without a name (O_TMPFILE) its name. 0 or a negative errno. */
 int file_name_nameless(int fd, int directory, const char *path);
 
+/* flock with patience for two seconds: our locks are held for milliseconds, and a holder that was
+ * stopped must not stop everybody else. 0 or a negative errno, -EBUSY when it takes longer. */
+int file_lock(int fd, int operation);
+
 /* mkdir -p with the given mode for every folder that is made. Returns 0 or a negative errno. */
 int file_make_folders(const char *path, mode_t mode);
 

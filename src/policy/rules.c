@@ -25,7 +25,7 @@ struct rule *rules_push(struct policy *policy, const struct rule *rule) {
 /* ---- resolving ---- */
 
 /* The canonical name of a path of which the end need not exist. New string. */
-static char *resolve_existing_part(const char *path) {
+char *rules_resolve(const char *path) {
   _cleanup_free_ char *head = xstrdup(path);
   for (;;) {
     _cleanup_free_ char *resolved = NULL;
@@ -59,7 +59,7 @@ static char *resolve_glob(const char *pattern) {
   size_t length = literal_prefix_length(pattern);
   _cleanup_free_ char *prefix = xstrndup(pattern, length);
   glob_unescape(prefix);
-  _cleanup_free_ char *resolved = resolve_existing_part(*prefix ? prefix : "/");
+  _cleanup_free_ char *resolved = rules_resolve(*prefix ? prefix : "/");
   _cleanup_free_ char *escaped = glob_escape(strcmp(resolved, "/") == 0 ? "" : resolved);
   return xasprintf("%s%s", escaped, pattern + length);
 }
@@ -119,8 +119,7 @@ static int add_pattern(struct policy *policy, const struct policy_context *conte
   rule->is_glob = glob_has_wildcards(pattern);
   if (!rule->is_glob)
     glob_unescape(pattern);
-  _cleanup_free_ char *resolved =
-      rule->is_glob ? resolve_glob(pattern) : resolve_existing_part(pattern);
+  _cleanup_free_ char *resolved = rule->is_glob ? resolve_glob(pattern) : rules_resolve(pattern);
   if (gives_access(rule->kind) && check_stays_inside(context, pattern, resolved, error) < 0)
     return -1;
   push_copy(policy, rule, resolved);
@@ -220,7 +219,7 @@ static const char *resolve_folder(struct resolved_folders *folders, const char *
     if (strcmp(folders->named.items[i], folder) == 0)
       return folders->resolved.items[i];
   strv_add(&folders->named, folder);
-  strv_take(&folders->resolved, resolve_existing_part(folder));
+  strv_take(&folders->resolved, rules_resolve(folder));
   return folders->resolved.items[folders->resolved.count - 1];
 }
 
@@ -230,7 +229,7 @@ static char *resolve_in_folder(struct resolved_folders *folders, const char *pat
   _cleanup_free_ char *name = path_join(resolve_folder(folders, folder), path_base(path));
   struct stat status;
   bool is_link = lstat(name, &status) == 0 && S_ISLNK(status.st_mode);
-  return is_link ? resolve_existing_part(name) : steal_pointer(name);
+  return is_link ? rules_resolve(name) : steal_pointer(name);
 }
 
 void policy_resolve(struct policy *policy) {

@@ -17,6 +17,9 @@ int expand_pattern(const struct policy_context *context, const char *base, const
 int rules_add(struct policy *policy, const struct policy_context *context, const char *base,
               const char *text, const struct rule *template, struct sb_error *error);
 
+/* The canonical name: links of the part that exists resolved, the rest as it is. New string. */
+char *rules_resolve(const char *path);
+
 /* Appends one finished rule whose strings the policy already owns. */
 struct rule *rules_push(struct policy *policy, const struct rule *rule);
 

@@ -9,6 +9,7 @@
 #include "core/escape.h"
 #include "core/file.h"
 #include "core/path.h"
+#include "policy/grants.h"
 #include "policy/load.h"
 
 static const char *file_type_name(mode_t mode) {
@@ -99,10 +100,11 @@ static int load_stores(struct policy *policy, const struct policy_context *conte
                        struct sb_error *error) {
   const char *org = context->org_folder, *user = context->config_home;
   if (load_if_present(policy, context, STORE_ORG, org, "policy.yaml", error) < 0 ||
-      load_if_present(policy, context, STORE_ORG, org, "grants.yaml", error) < 0 ||
+      grants_apply(policy, context, SCOPE_ORG, error) < 0 ||
       load_project(policy, context, error) < 0 ||
+      grants_apply(policy, context, SCOPE_PROJECT, error) < 0 ||
       load_if_present(policy, context, STORE_USER, user, "sandbox/policy.yaml", error) < 0 ||
-      load_if_present(policy, context, STORE_USER, user, "sandbox/grants.yaml", error) < 0)
+      grants_apply(policy, context, SCOPE_USER, error) < 0)
     return -1;
   return 0;
 }

@@ -15,7 +15,7 @@ struct builder {
   size_t length;
   struct arena *arena;
   struct sb_error *error;
-  unsigned nodes;
+  unsigned nodes, nodes_max;
 };
 
 static void cleanup_event(yaml_event_t *event) {
@@ -143,7 +143,7 @@ static int build_node(struct builder *builder, const yaml_event_t *event, unsign
                       struct node **ret) {
   if (refuse_extras(builder, event) < 0)
     return -1;
-  if (++builder->nodes > TREE_NODES_MAX)
+  if (++builder->nodes > builder->nodes_max)
     return fail_at(builder, event->start_mark, "the policy has too many entries");
   if (event->type == YAML_SCALAR_EVENT)
     return build_scalar(builder, event, ret);
@@ -180,8 +180,17 @@ static int build_document(struct builder *builder, struct node **ret) {
 
 int tree_parse(const char *file, const char *data, size_t length, struct arena *arena,
                struct node **ret_root, struct sb_error *error) {
-  struct builder builder = {
-      .file = file, .data = data, .length = length, .arena = arena, .error = error};
+  return tree_parse_limited(file, data, length, TREE_NODES_MAX, arena, ret_root, error);
+}
+
+int tree_parse_limited(const char *file, const char *data, size_t length, unsigned nodes_max,
+                       struct arena *arena, struct node **ret_root, struct sb_error *error) {
+  struct builder builder = {.file = file,
+                            .data = data,
+                            .length = length,
+                            .arena = arena,
+                            .error = error,
+                            .nodes_max = nodes_max};
   if (!yaml_parser_initialize(&builder.parser))
     return sb_fail(error, SB_CODE_SYSTEM, ENOMEM, "reading %s", file);
   yaml_parser_set_encoding(&builder.parser, YAML_UTF8_ENCODING);

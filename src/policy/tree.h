@@ -25,5 +25,9 @@ struct node {
 int tree_parse(const char *file, const char *data, size_t length, struct arena *arena,
                struct node **ret_root, struct sb_error *error);
 
+/* The same with another bound on the number of values. */
+int tree_parse_limited(const char *file, const char *data, size_t length, unsigned nodes_max,
+                       struct arena *arena, struct node **ret_root, struct sb_error *error);
+
 /* "a list", "a mapping", "text", for messages. */
 const char *node_type_name(const struct node *node);
