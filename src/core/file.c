@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/openat2.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,6 +17,7 @@
 
 #include "core/alloc.h"
 #include "core/cleanup.h"
+#include "core/path.h"
 
 int file_read_at(int directory, const char *path, size_t limit, char **ret_data,
                  size_t *ret_length) {
@@ -181,16 +183,31 @@ ssize_t fd_receive(int socket, int ret_fds[FD_PASS_LIMIT], void *payload, size_t
   return received;
 }
 
-int file_resolve(const char *path, char **ret_path) {
-  _cleanup_close_ int fd = open(path, O_PATH | O_CLOEXEC);
-  if (fd < 0)
-    return -errno;
+/* Its name in /proc is what the kernel would call it; without /proc, or with a name longer than a
+ * page, the slow way. */
+static char *name_of(int fd, const char *path) {
   char link[32], name[4096];
   snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
   ssize_t length = readlink(link, name, sizeof name);
-  /* Without /proc, or with a name longer than a page: the slow way. */
-  char *resolved =
-      length < 0 || length == sizeof name ? realpath(path, NULL) : xstrndup(name, (size_t)length);
+  return length < 0 || length == sizeof name ? realpath(path, NULL)
+                                             : xstrndup(name, (size_t)length);
+}
+
+int file_resolve(const char *path, char **ret_path) {
+  if (path_is_normal(path)) { /* without a link on the way, it is the name we know already */
+    struct open_how how = {.flags = O_PATH | O_CLOEXEC, .resolve = RESOLVE_NO_SYMLINKS};
+    _cleanup_close_ int plain = (int)syscall(SYS_openat2, AT_FDCWD, path, &how, sizeof how);
+    if (plain < 0 && errno == ENOENT)
+      return -errno;
+    if (plain >= 0) {
+      *ret_path = xstrdup(path);
+      return 0;
+    }
+  }
+  _cleanup_close_ int fd = open(path, O_PATH | O_CLOEXEC);
+  if (fd < 0)
+    return -errno;
+  char *resolved = name_of(fd, path);
   if (!resolved)
     return -errno;
   *ret_path = resolved;

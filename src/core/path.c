@@ -34,6 +34,17 @@ char *path_normalize(const char *path) {
   return text_steal(&text);
 }
 
+bool path_is_normal(const char *path) {
+  if (path[0] != '/')
+    return false;
+  for (const char *at = path; *at && path[1]; at += 1 + strcspn(at + 1, "/")) {
+    size_t length = strcspn(at + 1, "/");
+    if (length == 0 || (at[1] == '.' && (length == 1 || (length == 2 && at[2] == '.'))))
+      return false;
+  }
+  return true;
+}
+
 char *path_join(const char *base, const char *relative) {
   if (relative[0] == '/')
     return path_normalize(relative);

@@ -11,6 +11,9 @@ char *path_join(const char *base, const char *relative);
 /* Removes "//", "/./" and a trailing "/", and resolves ".." lexically. New string. */
 char *path_normalize(const char *path);
 
+/* True if path_normalize would return it as it is: absolute, no "//", "." or "..". */
+bool path_is_normal(const char *path);
+
 /* True if path is ancestor itself or lies below it. Both normalised and absolute. */
 bool path_is_under(const char *path, const char *ancestor);
 

@@ -14,8 +14,8 @@
 #include "core/folder.h"
 #include "core/path.h"
 
-/* Reading costs about as much as a few questions; a huge folder more than it saves. */
-#define ASKED_BEFORE_READING 4
+/* Reading costs as much as dozens of questions; a huge folder more than it saves. */
+#define ASKED_BEFORE_READING 32
 #define NAMES_LIMIT          1024
 
 static uint64_t hash_name(const char *name) {
@@ -25,15 +25,19 @@ static uint64_t hash_name(const char *name) {
   return hash;
 }
 
-static struct listing *listing_of(struct listings *listings, const char *path, size_t length) {
+/* Its index: the list may move. In a folder that does not exist nothing has to be looked for. */
+static size_t listing_of(struct listings *listings, const char *path, size_t length) {
   for (size_t i = listings->count; i-- > 0;) {
-    struct listing *listing = &listings->items[i];
-    if (strncmp(listing->folder, path, length) == 0 && listing->folder[length] == '\0')
-      return listing;
+    const struct listing *listing = &listings->items[i];
+    if (listing->length == length && memcmp(listing->folder, path, length) == 0)
+      return i;
   }
+  char *folder = xstrndup(path, length);
+  bool missing = !listings_may_exist(listings, folder);
   ARRAY_GROW(listings->items, listings->count);
-  listings->items[listings->count] = (struct listing){.folder = xstrndup(path, length)};
-  return &listings->items[listings->count++];
+  listings->items[listings->count] =
+      (struct listing){.folder = folder, .length = length, .missing = missing};
+  return listings->count++;
 }
 
 static bool remember(void *context, const struct folder_entry *entry) {
@@ -58,13 +62,28 @@ static void read_listing(struct listing *listing) {
                   listing->count < NAMES_LIMIT;
 }
 
+/* The more often we are asked, the more it is worth. */
+static void look_closer(struct listing *listing, size_t asked) {
+  if (asked == 2)
+    listing->missing = access(listing->folder, F_OK) < 0 && (errno == ENOENT || errno == ENOTDIR);
+  else if (asked == ASKED_BEFORE_READING)
+    read_listing(listing);
+}
+
+void listings_read(struct listings *listings, const char *folder) {
+  size_t at = listing_of(listings, folder, strlen(folder));
+  listings->items[at].asked = ASKED_BEFORE_READING;
+  read_listing(&listings->items[at]);
+}
+
 bool listings_may_exist(struct listings *listings, const char *path) {
   const char *name = path_base(path);
   if (name - path < 2)
     return true;
-  struct listing *listing = listing_of(listings, path, (size_t)(name - path) - 1);
-  if (++listing->asked == ASKED_BEFORE_READING)
-    read_listing(listing);
+  size_t at = listing_of(listings, path, (size_t)(name - path) - 1);
+  struct listing *listing = &listings->items[at];
+  if (!listing->missing)
+    look_closer(listing, ++listing->asked);
   if (listing->missing)
     return false;
   if (!listing->read)

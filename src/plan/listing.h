@@ -8,6 +8,7 @@
 
 struct listing {
   char *folder;
+  size_t length;
   size_t asked;     /* how often */
   bool read;        /* hashes are valid */
   bool missing;     /* there is no such folder */
@@ -19,6 +20,9 @@ struct listings {
   struct listing *items;
   size_t count;
 };
+
+/* Reads a folder at once, in which many names will be asked for. */
+void listings_read(struct listings *listings, const char *folder);
 
 /* False if nothing is there for certain; true if it has to be looked at. */
 bool listings_may_exist(struct listings *listings, const char *path);

@@ -41,32 +41,57 @@ static void hide_runtime_folder(struct compiler *compiler) {
     found_add(&compiler->hidden, path, NULL, "sockets of your own session");
 }
 
+/* What the caller himself cannot open, the command cannot open either: same ids, same file. For
+ * root, who can, everything is masked. */
+static bool is_closed(const struct compiler *compiler, const char *path,
+                      const struct stat *status) {
+  return compiler->host->user != 0 && status->st_uid != compiler->host->user &&
+         faccessat(AT_FDCWD, path, R_OK, AT_EACCESS) < 0 &&
+         (!S_ISDIR(status->st_mode) || faccessat(AT_FDCWD, path, X_OK, AT_EACCESS) < 0);
+}
+
+static bool is_closed_anyway(const struct compiler *compiler, const char *path) {
+  struct stat status;
+  return lstat(path, &status) == 0 && is_closed(compiler, path, &status);
+}
+
+/* Nothing is there, or a file that is closed: it is so under all its names, and needs no further
+ * thought. A folder may have open files in it that another mount shows. */
+static bool is_no_secret(const struct compiler *compiler, const char *path) {
+  struct stat status;
+  return lstat(path, &status) < 0 ||
+         (S_ISREG(status.st_mode) && is_closed(compiler, path, &status));
+}
+
+static bool is_found(const struct found_list *list, const char *path) {
+  for (size_t i = 0; i < list->count; i++) {
+    if (strcmp(list->items[i].path, path) == 0)
+      return true;
+  }
+  return false;
+}
+
+static void find_hidden(struct compiler *compiler, const struct rule *rule) {
+  if (is_no_secret(compiler, rule->pattern))
+    return;
+  _cleanup_free_ char *path = compile_resolve(rule->pattern);
+  /* By the name of the rule: its resolved name may be known to no rule (a built-in one). */
+  if (path && !is_found(&compiler->hidden, path) &&
+      policy_decide(compiler->policy, rule->pattern, ACCESS_READ).verdict == VERDICT_HIDE)
+    found_add(&compiler->hidden, steal_pointer(path), rule, NULL);
+}
+
 void compile_hidden(struct compiler *compiler) {
   struct listings listings = {0};
   hide_runtime_folder(compiler);
+  if (compiler->host->home)
+    listings_read(&listings, compiler->host->home); /* most of the secrets would be there */
   for (size_t i = 0; i < compiler->policy->rule_count; i++) {
     const struct rule *rule = &compiler->policy->rules[i];
-    if (rule->kind != RULE_HIDE || rule->is_glob || !listings_may_exist(&listings, rule->pattern))
-      continue;
-    char *path = compile_resolve(rule->pattern);
-    if (!path)
-      continue; /* there is nothing to hide */
-    /* By the name of the rule: its resolved name may be known to no rule (a built-in one). */
-    if (policy_decide(compiler->policy, rule->pattern, ACCESS_READ).verdict == VERDICT_HIDE)
-      found_add(&compiler->hidden, path, rule, NULL);
-    else
-      free(path);
+    if (rule->kind == RULE_HIDE && !rule->is_glob && listings_may_exist(&listings, rule->pattern))
+      find_hidden(compiler, rule);
   }
   listings_clear(&listings);
-}
-
-/* What the caller himself cannot open, the command cannot open either: same ids, same file. For
- * root, who can, everything is masked. */
-static bool is_closed_anyway(const char *path) {
-  struct stat status;
-  return geteuid() != 0 && lstat(path, &status) == 0 && status.st_uid != geteuid() &&
-         faccessat(AT_FDCWD, path, R_OK, AT_EACCESS) < 0 &&
-         (!S_ISDIR(status.st_mode) || faccessat(AT_FDCWD, path, X_OK, AT_EACCESS) < 0);
 }
 
 /* Is the path visible inside at all, so that it needs a mask? */
@@ -123,7 +148,7 @@ static void add_hole(struct compiler *compiler, const char *mask, const char *pa
 
 static void add_mask(struct compiler *compiler, const char *path, const char *why) {
   bool gone = compile_covered(&compiler->masked, path) && !compile_covered(&compiler->holes, path);
-  if (gone || !is_visible(compiler, path) || is_closed_anyway(path))
+  if (gone || !is_visible(compiler, path) || is_closed_anyway(compiler, path))
     return;
   strv_add(&compiler->masked, path);
   /* A mask moves along when a folder above it is renamed, and the next session would look for the

@@ -3,7 +3,6 @@
 #include "plan/project.h"
 
 #include <fcntl.h>
-#include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +13,8 @@
 #include "core/escape.h"
 #include "core/file.h"
 #include "core/path.h"
+
+#define PASSWD_LIMIT ((size_t)16 << 20)
 
 extern char **environ;
 
@@ -48,16 +49,29 @@ char *project_find(const char *folder, const char *home) {
   return xstrdup(folder);
 }
 
-/* getpwuid would load NSS modules into a static program; the file is what remains without them. */
-static char *home_from_passwd(uid_t user) {
-  _cleanup_file_ FILE *passwd = fopen("/etc/passwd", "re");
-  if (!passwd)
-    return NULL;
-  for (struct passwd *entry; (entry = fgetpwent(passwd));) {
-    if (entry->pw_uid == user)
-      return xstrdup(entry->pw_dir);
+/* The sixth field of name:password:uid:gid:comment:home:shell, if the third is the user. */
+static char *home_of_line(char *line, uid_t user) {
+  char *fields[6];
+  for (size_t i = 0; i < ARRAY_SIZE(fields); i++) {
+    fields[i] = strsep(&line, ":");
+    if (!fields[i])
+      return NULL;
   }
-  return NULL;
+  char *end;
+  unsigned long number = strtoul(fields[2], &end, 10);
+  return end != fields[2] && *end == '\0' && number == user ? xstrdup(fields[5]) : NULL;
+}
+
+/* getpwuid would load NSS modules into a static program; the file is what remains without them.
+ * fgetpwent asks the kernel for its position after every line. */
+static char *home_from_passwd(uid_t user) {
+  _cleanup_free_ char *passwd = NULL;
+  if (file_read_at(AT_FDCWD, "/etc/passwd", PASSWD_LIMIT, &passwd, NULL) < 0)
+    return NULL;
+  char *rest = passwd, *home = NULL;
+  while (!home && rest)
+    home = home_of_line(strsep(&rest, "\n"), user);
+  return home;
 }
 
 /* New string; NULL if it does not exist. */

@@ -36,6 +36,13 @@ def secret_folder_is_symlink(box):
     os.symlink("dotfiles/aws", box.home(".aws"))
 
 
+def parent_of_secret_is_symlink(box):
+    """The rule names a file in a folder that lies elsewhere."""
+    box.identity.folder(box.home("dotfiles"))
+    os.rename(box.home(".docker"), box.home("dotfiles/docker"))
+    os.symlink("dotfiles/docker", box.home(".docker"))
+
+
 def project_env_is_symlink(box):
     os.unlink(box.path(".env"))
     box.identity.file(box.home("shared/settings"), box.canary + "\n")
@@ -80,6 +87,10 @@ TRICKS = [
     Row("E14.target-by-name", ["read", "{home}/.netrc"], ground=secret_is_symlink),
     Row("E14.target-folder", ["read", "{home}/dotfiles/aws/credentials"],
         ground=secret_folder_is_symlink),
+    Row("E14.parent", ["read", "{home}/.docker/config.json"],
+        ground=parent_of_secret_is_symlink),
+    Row("E14.parent-target", ["read", "{home}/dotfiles/docker/config.json"],
+        ground=parent_of_secret_is_symlink),
     Row("E14.project-env", ["read", "{project}/.env"], ground=project_env_is_symlink),
     Row("E14.project-env-target", ["read", "{home}/shared/settings"],
         ground=project_env_is_symlink),

@@ -71,6 +71,8 @@ static void test_path_normalize(void **state) {
   for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
     _cleanup_free_ char *out = path_normalize(rows[i].in);
     assert_string_equal(out, rows[i].out);
+    assert_true(path_is_normal(out));
+    assert_int_equal(path_is_normal(rows[i].in), strcmp(rows[i].in, out) == 0);
   }
 }
 
