@@ -142,7 +142,8 @@ static int wrap(const struct backend_request *request, struct wrapped *ret,
 const struct backend seatbelt_backend = {
     .name = "seatbelt",
     .summary = "macOS: a generated profile for sandbox-exec",
-    .features = FEATURE(READ_ALL) | FEATURE(HIDE) | FEATURE(PROTECT) | FEATURE(RESERVE) |
+    .features = FEATURE(READ_ALL) | FEATURE(HIDE) | FEATURE(HIDE_IN_WRITABLE) |
+                FEATURE(READONLY_IN_WRITABLE) | FEATURE(PROTECT) | FEATURE(RESERVE) |
                 FEATURE(NETWORK_NONE) | FEATURE(NETWORK_FILTERED) | FEATURE(NETWORK_FULL) |
                 FEATURE(UNIX_SOCKETS) | FEATURE(LIMIT_TIME),
     .probe = probe,

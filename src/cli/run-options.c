@@ -29,6 +29,8 @@ const struct option_spec run_options[] = {
      COMPLETE_WORDS, "auto native landlock bwrap podman docker firejail nsjail vm seatbelt"},
     {RUN_BYPASS, "bypass", 0, ARGUMENT_REQUIRED, "REASON",
      "run it without a sandbox; the reason goes to the audit log", COMPLETE_NONE},
+    {RUN_WEAKEN, "weaken", 0, ARGUMENT_NONE, NULL,
+     "accept what the back end cannot enforce, after a warning", COMPLETE_NONE},
     {RUN_NO_DEBUG, "no-debug", 0, ARGUMENT_NONE, NULL,
      "forbid ptrace: no debugger or strace inside", COMPLETE_NONE},
     {RUN_TIME_OFFSET, "time-offset", 0, ARGUMENT_REQUIRED, "SECONDS",

@@ -18,6 +18,7 @@ enum run_option {
   RUN_POLICY,
   RUN_REQUIRE,
   RUN_BACKEND,
+  RUN_WEAKEN,
   RUN_TIME_OFFSET,
   RUN_CHDIR,
   RUN_COMMAND,
@@ -54,3 +55,6 @@ int run_apply_limit_flag(struct policy *policy, const struct given_option *given
 
 /* In run.c. */
 int run_main(const struct invocation *invocation);
+
+/* In run.c: `sandbox wrap`, with the same policy and plan. */
+int run_wrap(const struct invocation *invocation);

@@ -119,7 +119,7 @@ static json_t *limits_json(const struct run_output *output, const struct session
 char *run_result_line(const struct run_output *output, const struct session_result *result) {
   json_t *object = json_pack(
       "{s:b, s:i, s:s, s:s, s:s, s:o, s:o, s:o, s:o}", "success", result->exit_code == 0,
-      "exitCode", result->exit_code, "sid", output->session_id, "backend", "native", "mode",
+      "exitCode", result->exit_code, "sid", output->session_id, "backend", output->backend, "mode",
       "static", "resourceUsage", usage_json(result), "limits", limits_json(output, result),
       "limitHit", result->limit_hit ? json_string(limit_name(result->limit)) : json_null(),
       "denials", result->denials ? json_incref(result->denials) : json_array());

@@ -7,6 +7,7 @@
 
 struct run_output {
   const char *session_id;
+  const char *backend;
   const struct policy *policy;
   const struct plan *plan;
   const struct limit_set *limits;

@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "cli/run-backend.h"
 #include "cli/run-changes.h"
 #include "cli/run-options.h"
 #include "cli/run-result.h"
@@ -33,7 +34,8 @@ struct run {
   struct strv command;
   struct start_report *report;
   char id[SESSION_ID_LENGTH + 1];
-  bool planned; /* the plan could be made: what fails after that is the machine's doing */
+  bool elsewhere; /* another engine than the native one runs it */
+  bool planned;   /* the plan could be made: what fails after that is the machine's doing */
   char *overlay_folder;
   int overlay_lock;
   struct strv watched;
@@ -234,6 +236,7 @@ static int fill_plan_request(struct run *run, struct plan_request *ret_request,
       .command = run->command.items,
       .terminal = terminal_mode_of(run->invocation),
       .overlay_folder = run->overlay_folder,
+      .for_backend = run->elsewhere,
   };
   const char *offset = invocation_value(run->invocation, RUN_TIME_OFFSET);
   if (offset) {
@@ -277,6 +280,7 @@ static int prepare(struct run *run, struct sb_error *error) {
   /* People at a terminal like to know; programs and pipes do not. */
   run->output = (struct run_output){
       .session_id = run->id,
+      .backend = native_backend.name,
       .policy = run->policy,
       .plan = &run->plan,
       .limits = &run->limits,
@@ -466,6 +470,98 @@ static int run_session(struct run *run, struct session_result *ret_result, struc
   return result;
 }
 
+/* ---- other engines ---- */
+
+static struct run_elsewhere describe_elsewhere(struct run *run, const struct backend *named,
+                                               const char *scratch) {
+  enum terminal_mode terminal = terminal_mode_of(run->invocation);
+  bool capture = invocation_has(run->invocation, RUN_JSON);
+  bool is_terminal = terminal == TERMINAL_ALWAYS ||
+                     (terminal == TERMINAL_AUTO && (isatty(STDIN_FILENO) || isatty(STDOUT_FILENO)));
+  return (struct run_elsewhere){
+      .request = {.host = &run->host,
+                  .policy = run->policy,
+                  .plan = &run->plan,
+                  .limits = &run->limits,
+                  .session_id = run->id,
+                  .scratch = scratch,
+                  .has_terminal = is_terminal && !capture,
+                  .weaken = invocation_has(run->invocation, RUN_WEAKEN) ||
+                            run->policy->require == REQUIRE_PREFERRED,
+                  .terminal = terminal,
+                  .capture = capture,
+                  .capture_limit = run->max_output,
+                  .log = &run->log,
+                  .listener = show_notice,
+                  .listener_context = run},
+      .named = named,
+      .quiet = invocation_has(run->invocation, RUN_QUIET),
+  };
+}
+
+/* The plan for another engine; what it has to be able to do is in *ret_asked. Those cannot ask, so
+ * their plan is a static one, and asking is among what is lost. */
+static int plan_elsewhere(struct run *run, uint64_t *ret_asked, struct sb_error *error) {
+  *ret_asked = backend_policy_features(run->policy, &run->limits);
+  run->elsewhere = true;
+  run->policy->mode = MODE_STATIC;
+  plan_clear(&run->plan);
+  return make_plan(run, error);
+}
+
+static int execute_elsewhere(struct run *run, const struct backend *backend,
+                             const struct backend_request *request,
+                             struct session_result *ret_result, struct sb_error *error) {
+  run->planned = true;
+  run->output.backend = backend->name;
+  show_warnings(run);
+  bool overlaid = plan_has_overlays(&run->plan);
+  if (overlaid) {
+    run->overlay_lock = overlay_create(&run->host, &run->plan, run->id, error);
+    if (run->overlay_lock < 0)
+      return -1;
+  }
+  struct timespec started = change_clock_now().start;
+  int result = backend_run(backend, request, ret_result, error);
+  if (overlaid)
+    conclude_changes(run, ret_result, result == 0, started);
+  return result;
+}
+
+static int run_named(struct run *run, struct session_result *ret_result, struct sb_error *error) {
+  _cleanup_free_ char *scratch = backend_scratch_path(run->id);
+  const struct backend *backend = backend_find(run->policy->backend, error);
+  struct run_elsewhere elsewhere = describe_elsewhere(run, backend, scratch);
+  if (!backend)
+    return -1;
+  if (invocation_has(run->invocation, RUN_DETACH)) {
+    sb_fail(error, SB_CODE_UNSUPPORTED, 0, "--detach needs the native engine");
+    return sb_hint(error, "leave out --backend, or run the command directly");
+  }
+  if (plan_elsewhere(run, &elsewhere.asked, error) < 0 ||
+      run_choose_backend(&elsewhere, &backend, error) < 0)
+    return -1;
+  return execute_elsewhere(run, backend, &elsewhere.request, ret_result, error);
+}
+
+/* The native engine cannot run here, for the reason in the error. If nothing else can, that reason
+ * is still the one to fix. */
+static int run_fallback(struct run *run, struct session_result *ret_result,
+                        struct sb_error *error) {
+  _cleanup_free_ char *scratch = backend_scratch_path(run->id);
+  _cleanup_free_ char *instead = xstrdup(error->message);
+  _cleanup_error_ struct sb_error other = {0};
+  struct run_elsewhere elsewhere = describe_elsewhere(run, NULL, scratch);
+  const struct backend *backend;
+  elsewhere.instead = instead;
+  if (plan_elsewhere(run, &elsewhere.asked, &other) < 0 ||
+      run_choose_backend(&elsewhere, &backend, &other) < 0)
+    return -1;
+  sb_error_clear(error);
+  session_result_clear(ret_result);
+  return execute_elsewhere(run, backend, &elsewhere.request, ret_result, error);
+}
+
 /* The kernel or its settings refused, not the caller's policy: what `require` is about. */
 static bool is_missing_protection(struct run *run, const struct session_result *result,
                                   const struct sb_error *error) {
@@ -473,8 +569,21 @@ static bool is_missing_protection(struct run *run, const struct session_result *
   _cleanup_error_ struct sb_error ignored = {0};
   if (!run->planned && make_plan(run, &ignored) < 0)
     return false;
+  run->planned = true; /* a plan is completed once */
   return !result->started && result->exit_code == EXIT_CODE_FAILURE &&
          error->code == SB_CODE_UNSUPPORTED;
+}
+
+/* By the native engine; where the machine does not let it, by whatever else holds the policy. */
+static int run_by_choice(struct run *run, struct session_result *ret_result,
+                         struct sb_error *error) {
+  if (run_is_elsewhere(run->policy->backend))
+    return run_named(run, ret_result, error);
+  int result = run_session(run, ret_result, error);
+  if (result < 0 && strcmp(run->policy->backend, "auto") == 0 &&
+      !invocation_has(run->invocation, RUN_DETACH) && is_missing_protection(run, ret_result, error))
+    return run_fallback(run, ret_result, error);
+  return result;
 }
 
 static int report_result(struct run *run, const struct session_result *result) {
@@ -494,7 +603,7 @@ static int run_and_report(struct run *run) {
   _cleanup_error_ struct sb_error error = {0};
   struct session_result result = {.exit_code = EXIT_CODE_FAILURE, .capture = CAPTURE_NONE};
   run_show_header(&run->output);
-  int ended = run_session(run, &result, &error);
+  int ended = run_by_choice(run, &result, &error);
   int code = result.exit_code;
   if (ended == 0)
     code = report_result(run, &result);
@@ -567,6 +676,72 @@ static int run_detached(struct run *run) {
   return run_and_report(run);
 }
 
+/* ---- wrap ---- */
+
+static int print_wrapped(const struct run *run, const struct wrapped *wrapped) {
+  if (!invocation_has(run->invocation, RUN_JSON)) {
+    _cleanup_free_ char *text = wrapped_to_text(wrapped);
+    return cli_print(text);
+  }
+  json_t *object = wrapped_to_json(wrapped);
+  json_set_string(object, "backend", run->output.backend);
+  _cleanup_free_ char *line = json_line(object);
+  json_decref(object);
+  return cli_print(line);
+}
+
+static const struct backend *wrapping_backend(const struct run *run, struct sb_error *error) {
+  const struct backend *backend = NULL;
+  if (run_is_elsewhere(run->policy->backend))
+    return backend_find(run->policy->backend, error);
+  sb_fail(error, SB_CODE_USAGE, 0, "the native engine has no command line of its own");
+  sb_hint(error, "use 'sandbox run', or name a back end: sandbox wrap --backend bwrap -- make");
+  return backend;
+}
+
+/* Limits that our runner would hold from outside are not in the words that are printed. */
+static int wrap_command(struct run *run, struct wrapped *ret_wrapped, struct sb_error *error) {
+  _cleanup_free_ char *scratch = backend_scratch_path(run->id);
+  const struct backend *backend = wrapping_backend(run, error);
+  struct run_elsewhere elsewhere = describe_elsewhere(run, backend, scratch);
+  elsewhere.only_words = true;
+  if (!backend || plan_elsewhere(run, &elsewhere.asked, error) < 0 ||
+      run_choose_backend(&elsewhere, &backend, error) < 0)
+    return -1;
+  run->output.backend = backend->name;
+  if (!backend->wrap) {
+    sb_fail(error, SB_CODE_UNSUPPORTED, 0, "the back end %s is not one command line",
+            backend->name);
+    return sb_hint(error, "use 'sandbox run --backend %s'", backend->name);
+  }
+  if (backend->limits_by_group && !limit_set_is_empty(&run->limits) && !elsewhere.request.weaken) {
+    sb_fail(error, SB_CODE_UNSUPPORTED, 0,
+            "the words for %s would not hold the limits: 'sandbox run' holds them from outside",
+            backend->name);
+    return sb_hint(error,
+                   "use 'sandbox run --backend %s', or wrap without limits, or accept the "
+                   "loss with --weaken",
+                   backend->name);
+  }
+  show_warnings(run);
+  return backend->wrap(&elsewhere.request, ret_wrapped, error);
+}
+
+int run_wrap(const struct invocation *invocation) {
+  _cleanup_error_ struct sb_error error = {0};
+  _cleanup_wrapped_ struct wrapped wrapped = WRAPPED_NONE;
+  __attribute__((cleanup(run_clear))) struct run run = {
+      .invocation = invocation, .log = LOG_NONE, .ready_fd = -1, .overlay_lock = -1};
+  if (invocation->operand_count == 0 && !invocation_value(invocation, RUN_COMMAND)) {
+    sb_fail(&error, SB_CODE_USAGE, 0, "wrap needs a command");
+    sb_hint(&error, "sandbox wrap --backend bwrap -- make");
+    return cli_report_for(invocation, &error);
+  }
+  if (prepare(&run, &error) < 0 || wrap_command(&run, &wrapped, &error) < 0)
+    return cli_report_for(invocation, &error);
+  return print_wrapped(&run, &wrapped);
+}
+
 int run_main(const struct invocation *invocation) {
   _cleanup_error_ struct sb_error error = {0};
   __attribute__((cleanup(run_clear))) struct run run = {
@@ -584,6 +759,7 @@ int run_main(const struct invocation *invocation) {
   report_phase(run.report, PHASE_BEGIN);
   if (prepare(&run, &error) < 0)
     return cli_report_for(invocation, &error);
+  run.elsewhere = run_is_elsewhere(run.policy->backend);
   int plain =
       invocation_has(invocation, RUN_DRY_RUN) || invocation_has(invocation, RUN_DETACH)
           ? 0

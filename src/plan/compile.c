@@ -142,8 +142,6 @@ static int refuse_unsupported(const struct policy *policy, struct sb_error *erro
        "remove network.unix_sockets"},
       {policy->containers, "containers inside the sandbox", "remove containers: true"},
       {policy->vm.enabled || policy->vm.kvm, "virtual machines inside the sandbox", "remove vm"},
-      {strcmp(policy->backend, "auto") != 0 && strcmp(policy->backend, "native") != 0,
-       "back ends other than native", "use --backend native"},
   };
   for (size_t i = 0; i < ARRAY_SIZE(features); i++) {
     if (!features[i].asked)
@@ -229,7 +227,7 @@ static struct compiler compiler_new(const struct plan_request *request, struct p
 }
 
 int plan_begin(const struct plan_request *request, struct plan *ret_plan, struct sb_error *error) {
-  if (refuse_unsupported(request->policy, error) < 0)
+  if (!request->for_backend && refuse_unsupported(request->policy, error) < 0)
     return -1;
   *ret_plan = (struct plan){0};
   struct compiler compiler = compiler_new(request, ret_plan);

@@ -91,6 +91,7 @@ struct plan_request {
   bool has_time_offset;
   enum terminal_mode terminal;
   const char *overlay_folder; /* where overlay uppers of this session live */
+  bool for_backend;           /* another engine runs it, and has been asked what it can enforce */
 };
 
 /* Begins a plan with what does not depend on the policy's rules: the base operations, and the

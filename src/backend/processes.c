@@ -1,0 +1,101 @@
+/* The tree of processes below a tool; see processes.h. What it reads is a moment's truth: pids are
+ * of our own descendants, which nobody but us reaps, or are signalled as a group on the way out. */
+#include "backend/processes.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/cleanup.h"
+#include "core/file.h"
+
+enum { DEPTH_LIMIT = 64, LISTING_LIMIT = 1 << 20 };
+
+typedef void process_visit(pid_t pid, int inside, int namespaces, void *context);
+
+/* The last number of "NSpid:\t123\t1", and how many there are. */
+static int pid_inside(pid_t pid, int *ret_namespaces) {
+  char path[64];
+  _cleanup_free_ char *text = NULL;
+  snprintf(path, sizeof path, "/proc/%d/status", (int)pid);
+  *ret_namespaces = 0;
+  if (file_read_at(AT_FDCWD, path, 1 << 16, &text, NULL) < 0)
+    return -1;
+  const char *line = strstr(text, "\nNSpid:");
+  int last = -1;
+  for (char *at = line ? (char *)line + strlen("\nNSpid:") : NULL; at && *at != '\n';) {
+    char *end;
+    long number = strtol(at, &end, 10);
+    if (end == at)
+      break;
+    last = (int)number;
+    (*ret_namespaces)++;
+    at = end;
+  }
+  return last;
+}
+
+static void walk(pid_t parent, int depth, process_visit *visit, void *context) {
+  char path[80];
+  _cleanup_free_ char *text = NULL;
+  snprintf(path, sizeof path, "/proc/%d/task/%d/children", (int)parent, (int)parent);
+  if (depth > DEPTH_LIMIT || file_read_at(AT_FDCWD, path, LISTING_LIMIT, &text, NULL) < 0)
+    return;
+  for (char *at = text, *end;; at = end) {
+    pid_t pid = (pid_t)strtol(at, &end, 10);
+    if (end == at || pid <= 0)
+      return;
+    int namespaces, inside = pid_inside(pid, &namespaces);
+    walk(pid, depth + 1, visit, context);
+    visit(pid, inside, namespaces, context);
+  }
+}
+
+static void signal_one(pid_t pid, int inside, int namespaces, void *context) {
+  (void)inside;
+  (void)namespaces;
+  kill(pid, *(int *)context);
+}
+
+void processes_signal_below(pid_t ancestor, int signal) {
+  walk(ancestor, 0, signal_one, &signal);
+}
+
+struct search {
+  int own;     /* namespaces of the tool */
+  pid_t found; /* the process with the smallest pid above 1 in a deeper namespace */
+  int found_inside;
+  int signal;
+};
+
+static void find_first(pid_t pid, int inside, int namespaces, void *context) {
+  struct search *search = context;
+  if (namespaces <= search->own || inside <= 1)
+    return;
+  if (!search->found || inside < search->found_inside) {
+    search->found = pid;
+    search->found_inside = inside;
+  }
+}
+
+pid_t processes_first_inside(pid_t tool) {
+  struct search search = {0};
+  pid_inside(tool, &search.own);
+  walk(tool, 0, find_first, &search);
+  return search.found ? search.found : tool;
+}
+
+static void signal_if_inside(pid_t pid, int inside, int namespaces, void *context) {
+  const struct search *search = context;
+  if (namespaces > search->own && inside > 1)
+    kill(pid, search->signal);
+}
+
+void processes_signal_inside(pid_t tool, int signal) {
+  struct search search = {.signal = signal};
+  pid_inside(tool, &search.own);
+  walk(tool, 0, signal_if_inside, &search);
+}

@@ -1,0 +1,80 @@
+/* The table of back ends, and looking things up in it. */
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/backend.h"
+#include "backend/registry.h"
+#include "backend/runner.h"
+#include "core/alloc.h"
+#include "core/cleanup.h"
+#include "core/escape.h"
+#include "core/suggest.h"
+
+const struct backend *const backends[] = {
+    &native_backend,
+    &bwrap_backend,
+    &seatbelt_backend,
+    NULL,
+};
+
+static size_t collect_names(const char *names[], size_t capacity) {
+  size_t count = 0;
+  for (const struct backend *const *at = backends; *at && count < capacity; at++)
+    names[count++] = (*at)->name;
+  return count;
+}
+
+const struct backend *backend_find(const char *name, struct sb_error *error) {
+  for (const struct backend *const *at = backends; *at; at++) {
+    if (strcmp((*at)->name, name) == 0)
+      return *at;
+  }
+  const char *names[32];
+  size_t count = collect_names(names, ARRAY_SIZE(names));
+  const char *near = suggest_nearest(name, names, count);
+  _cleanup_free_ char *shown = escape_string(name);
+  sb_fail(error, SB_CODE_USAGE, 0, "there is no back end '%s'", shown);
+  if (near)
+    sb_hint(error, "did you mean '%s'? 'sandbox backends' lists them", near);
+  else
+    sb_hint(error, "'sandbox backends' lists them");
+  return NULL;
+}
+
+void backend_status_clear(struct backend_status *status) {
+  free(status->why);
+  free(status->fix);
+  *status = (struct backend_status){0};
+}
+
+static void set_status(struct backend_status *status, bool available, const char *fix, char *why) {
+  uint64_t features = status->features;
+  backend_status_clear(status);
+  *status = (struct backend_status){
+      .available = available, .features = features, .why = why, .fix = fix ? xstrdup(fix) : NULL};
+}
+
+void backend_available(struct backend_status *status, const char *format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  set_status(status, true, NULL, xvasprintf(format, arguments));
+  va_end(arguments);
+}
+
+void backend_missing(struct backend_status *status, const char *fix, const char *format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  set_status(status, false, fix, xvasprintf(format, arguments));
+  va_end(arguments);
+}
+
+void backend_probe(const struct backend *backend, const struct host_context *host,
+                   const struct policy *policy, uint64_t asked, struct backend_status *ret_status) {
+  const uint64_t limits =
+      FEATURE(LIMIT_MEMORY) | FEATURE(LIMIT_CPU) | FEATURE(LIMIT_PROCESSES) | FEATURE(LIMIT_IO);
+  *ret_status = (struct backend_status){.features = backend->features};
+  if (backend->limits_by_group && (asked & limits))
+    ret_status->features &= ~limits | runner_group_limits();
+  backend->probe(host, policy, ret_status);
+}

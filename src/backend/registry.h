@@ -1,0 +1,6 @@
+/* Private to src/backend: one file each defines these; registry.c lists them. */
+#pragma once
+
+#include "backend/backend.h"
+
+extern const struct backend bwrap_backend, seatbelt_backend;

@@ -1,0 +1,12 @@
+/* Private to src/backend: limits that hold for any program that is started in a cgroup of ours. */
+#pragma once
+
+#include "backend/backend.h"
+
+/* Which of them this machine lets us have, as features. Tries it. */
+uint64_t runner_group_limits(void);
+
+/* Makes the group. What no cgroup, rlimit or timer holds is an error, or left out if accepted: the
+ * native engine's watch knows a session by its pid namespace, which the tools here may not have. */
+int runner_create_group(const struct limit_set *set, const char *session_id, bool accept_loss,
+                        struct limit_group *ret_group, struct sb_error *error);

@@ -1,0 +1,143 @@
+/* What would run a request, as data: building, printing. Pure. */
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backend/backend.h"
+#include "core/alloc.h"
+#include "core/cleanup.h"
+#include "core/escape.h"
+#include "core/json.h"
+#include "core/text.h"
+
+enum { FIRST_DESCRIPTOR = 3 };
+
+void wrapped_clear(struct wrapped *wrapped) {
+  strv_clear(&wrapped->argv);
+  strv_clear(&wrapped->environment);
+  strv_clear(&wrapped->end_argv);
+  for (size_t i = 0; i < wrapped->file_count; i++) {
+    free(wrapped->files[i].path);
+    free(wrapped->files[i].content);
+  }
+  free(wrapped->files);
+  *wrapped = WRAPPED_NONE;
+}
+
+static struct wrapped_file *add_file(struct wrapped *wrapped, const char *path, const void *content,
+                                     size_t size) {
+  ARRAY_GROW(wrapped->files, wrapped->file_count);
+  struct wrapped_file *file = &wrapped->files[wrapped->file_count++];
+  *file = (struct wrapped_file){.path = path ? xstrdup(path) : NULL, .fd = -1, .size = size};
+  if (size > 0)
+    file->content = memcpy(xmalloc(size), content, size);
+  return file;
+}
+
+int wrapped_add_descriptor(struct wrapped *wrapped, const void *content, size_t size) {
+  int next = wrapped->status_fd >= 0 ? wrapped->status_fd + 1 : FIRST_DESCRIPTOR;
+  for (size_t i = 0; i < wrapped->file_count; i++) {
+    if (wrapped->files[i].fd >= next)
+      next = wrapped->files[i].fd + 1;
+  }
+  add_file(wrapped, NULL, content, size)->fd = next;
+  return next;
+}
+
+void wrapped_add_file(struct wrapped *wrapped, const char *path, const void *content, size_t size) {
+  add_file(wrapped, path, content, size);
+}
+
+void wrapped_add_folder(struct wrapped *wrapped, const char *path) {
+  add_file(wrapped, path, NULL, 0)->folder = true;
+}
+
+void wrapped_words(struct wrapped *wrapped, ...) {
+  va_list words;
+  va_start(words, wrapped);
+  for (const char *word; (word = va_arg(words, const char *));)
+    strv_add(&wrapped->argv, word);
+  va_end(words);
+}
+
+/* ---- showing ---- */
+
+static json_t *file_to_json(const struct wrapped_file *file) {
+  json_t *object = json_object();
+  if (file->path)
+    json_set_path(object, "path", file->path);
+  else
+    json_object_set_new(object, "fd", json_integer(file->fd));
+  if (file->folder) {
+    json_object_set_new(object, "folder", json_true());
+    return object;
+  }
+  _cleanup_free_ char *encoded = base64_encode(file->content, file->size);
+  json_object_set_new(object, "content_b64", json_string(encoded));
+  return object;
+}
+
+json_t *wrapped_to_json(const struct wrapped *wrapped) {
+  json_t *object = json_object(), *files = json_array(), *fds = json_array();
+  json_set_words(object, "argv", wrapped->argv.items, wrapped->argv.count);
+  json_set_words(object, "env", wrapped->environment.items, wrapped->environment.count);
+  for (size_t i = 0; i < wrapped->file_count; i++)
+    json_array_append_new(wrapped->files[i].path ? files : fds, file_to_json(&wrapped->files[i]));
+  if (wrapped->status_fd >= 0)
+    json_array_append_new(fds, json_pack("{s:i, s:b}", "fd", wrapped->status_fd, "written", true));
+  json_object_set_new(object, "fds", fds);
+  json_object_set_new(object, "files", files);
+  if (wrapped->end_argv.count > 0)
+    json_set_words(object, "end_argv", wrapped->end_argv.items, wrapped->end_argv.count);
+  return object;
+}
+
+static void append_words(struct text *text, const struct strv *words) {
+  STRV_FOREACH (word, words) {
+    _cleanup_free_ char *quoted = escape_shell_word(*word);
+    text_appendf(text, " %s", quoted);
+  }
+}
+
+/* A descriptor as a here-document would lose bytes; base64 does not. */
+static void append_redirections(struct text *text, const struct wrapped *wrapped) {
+  for (size_t i = 0; i < wrapped->file_count; i++) {
+    const struct wrapped_file *file = &wrapped->files[i];
+    if (file->path)
+      continue;
+    _cleanup_free_ char *encoded = base64_encode(file->content, file->size);
+    text_appendf(text, " %d< <(base64 -d <<< %s)", file->fd, encoded);
+  }
+  if (wrapped->status_fd >= 0)
+    text_appendf(text, " %d>/dev/null", wrapped->status_fd);
+}
+
+static void append_files(struct text *text, const struct wrapped *wrapped) {
+  for (size_t i = 0; i < wrapped->file_count; i++) {
+    const struct wrapped_file *file = &wrapped->files[i];
+    if (!file->path)
+      continue;
+    _cleanup_free_ char *path = escape_shell_word(file->path);
+    _cleanup_free_ char *encoded = base64_encode(file->content, file->size);
+    if (file->folder)
+      text_appendf(text, "mkdir -p -m 700 %s && ", path);
+    else
+      text_appendf(text, "(umask 077; base64 -d <<< %s > %s) && ", file->size > 0 ? encoded : "''",
+                   path);
+  }
+}
+
+char *wrapped_to_text(const struct wrapped *wrapped) {
+  struct text text = {0};
+  append_files(&text, wrapped);
+  text_append(&text, "env -i");
+  append_words(&text, &wrapped->environment);
+  append_words(&text, &wrapped->argv);
+  append_redirections(&text, wrapped);
+  if (wrapped->end_argv.count > 0) {
+    text_append(&text, ";");
+    append_words(&text, &wrapped->end_argv);
+  }
+  text_append_char(&text, '\n');
+  return text_steal(&text);
+}

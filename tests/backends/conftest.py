@@ -1,0 +1,114 @@
+"""One back end as one identity, ready to run commands; see engines.py."""
+
+import dataclasses
+import os
+import sys
+
+import pytest
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+
+import harness  # noqa: E402
+from engines import ENGINES, described  # noqa: E402
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "needs(feature...): of the matrix of `sandbox backends`")
+    config.addinivalue_line("markers", "host: only where the host's files are inside")
+    config.addinivalue_line("markers", "foreign: not on the native engine, which has it elsewhere")
+    config.addinivalue_line("markers", "essential: also on back ends that take seconds to start")
+
+
+@dataclasses.dataclass
+class Ready:
+    engine: object
+    entry: dict   # of `sandbox backends --json`
+    options: list
+
+
+class Prepared:
+    """Each back end is prepared once for each identity, however many tests use it."""
+
+    def __init__(self, world):
+        self.world, self.known = world, {}
+
+    def get(self, engine, identity):
+        key = engine.name, identity.name
+        if key not in self.known:
+            try:
+                self.known[key] = self._prepare(engine, identity)
+            except harness.Unavailable as reason:
+                self.known[key] = str(reason)
+        if isinstance(self.known[key], str):
+            pytest.skip(f"{engine.name} as {identity.name}: {self.known[key]}")
+        return self.known[key]
+
+    def _prepare(self, engine, identity):
+        options = engine.prepare(self.world, identity)
+        entry = described(self.world, identity, engine.name, getattr(engine, "environment", None))
+        if not entry["available"]:
+            raise harness.Unavailable(f"{entry['why']} (fix: {entry['fix']})")
+        return Ready(engine, entry, ["--backend", engine.name, *options])
+
+
+@pytest.fixture(scope="session")
+def prepared(world):
+    made = Prepared(world)
+    yield made
+    for engine in ENGINES.values():
+        engine.close()
+
+
+def pytest_generate_tests(metafunc):
+    if "ready" in metafunc.fixturenames:
+        foreign = metafunc.definition.get_closest_marker("foreign")
+        metafunc.parametrize("ready", [name for name in sorted(ENGINES)
+                                       if not (foreign and name == "native")], indirect=True)
+
+
+@pytest.fixture
+def ready(request, prepared, identity):
+    """Skips, with the reason, what this back end does not claim to do."""
+    engine = ENGINES[request.param]
+    if engine.slow and not request.node.get_closest_marker("essential"):
+        pytest.skip(f"{engine.name} takes seconds to start; the essential ones run")
+    found = prepared.get(engine, identity)
+    if request.node.get_closest_marker("host") and not engine.sees_host:
+        pytest.skip(f"{engine.name} has files of its own")
+    for mark in request.node.iter_markers("needs"):
+        for feature in mark.args:
+            if found.entry["features"][feature] != "yes":
+                pytest.skip(f"{engine.name} as {identity.name} does not claim: {feature}")
+    return found
+
+
+class BackendBox(harness.Box):
+    """Every command runs with the back end; the canary rule of Box.run holds here, too."""
+
+    def __init__(self, world, identity, ready):
+        super().__init__(world, identity)
+        self.ready = ready
+        self.hidden_in_project = ready.entry["features"]["hide-in-writable"] == "yes"
+
+    @property
+    def name(self):
+        return self.ready.engine.name
+
+    def wrap(self, argv, options=(), cwd=None):
+        weaken = ["--weaken"] if self.ready.engine.accepts and "--strict" not in options else []
+        options = [word for word in options if word != "--strict"]
+        return [self.world.command, "run", "--static", "--quiet", *self.ready.options, *weaken,
+                *options, "--", *argv]
+
+    def popen(self, argv, cwd=None, env=None, **more):
+        extra = getattr(self.ready.engine, "environment", None) or {}
+        return super().popen(argv, cwd, {**extra, **(env or {})}, **more)
+
+
+@pytest.fixture
+def box(world, identity, ready):
+    made = BackendBox(world, identity, ready)
+    check = harness.LeakCheck(made)
+    yield made
+    problems = check.check(wait=3)
+    assert not problems, "\n".join(problems)

@@ -1,0 +1,175 @@
+"""Choosing a back end: names, refusals, --weaken, the matrix, `wrap`."""
+
+import json
+import os
+import re
+import subprocess
+
+import pytest
+
+import harness
+
+
+@pytest.fixture
+def plain_box(world, identity):
+    made = harness.Box(world, identity)
+    check = harness.LeakCheck(made)
+    yield made
+    problems = check.check()
+    assert not problems, "\n".join(problems)
+
+
+def sandbox(box, *words, **more):
+    return box.plain([box.world.command, *words], **more)
+
+
+# ---- bad input ----
+
+
+def test_an_unknown_name(plain_box):
+    result = sandbox(plain_box, "run", "--backend", "bwrp", "--", "touch", "made")
+    assert result.exit == 125 and "bwrap" in result.stderr, result
+    assert not os.path.exists(plain_box.path("made"))
+
+
+def test_an_unknown_name_in_a_policy(plain_box):
+    policy = plain_box.identity.file(plain_box.home("policy.yaml"), "version: 1\nbackend: bwrp\n")
+    result = sandbox(plain_box, "run", "--static", "--policy", policy, "--", "touch", "made")
+    assert result.exit == 125 and "bwrap" in result.stderr, result
+    assert not os.path.exists(plain_box.path("made"))
+
+
+def test_a_missing_tool(plain_box):
+    result = sandbox(plain_box, "run", "--static", "--backend", "bwrap", "--", "/usr/bin/touch",
+                     "made", env={"PATH": "/nowhere"})
+    assert result.exit == 125 and "not installed" in result.stderr and "fix:" in result.stderr
+    assert not os.path.exists(plain_box.path("made"))
+
+
+@pytest.mark.parametrize("options, words", [
+    (["--mode=dynamic"], "dynamic mode"),
+    (["--static", "--allow-network=example.org"], "listed hosts"),
+    (["--static", "--overlay", "sub"], "overlays"),
+    (["--static", "--disk", "10M"], "disk"),
+], ids=["dynamic", "network", "overlay", "disk"])
+def test_a_feature_it_does_not_have(plain_box, options, words):
+    result = sandbox(plain_box, "run", *options, "--backend", "bwrap", "--", "touch", "made")
+    assert result.exit == 125 and words in result.stderr and "fix:" in result.stderr, result
+    assert result.stderr.count("\n") == 2, "one sentence and its fix"
+    assert not os.path.exists(plain_box.path("made"))
+
+
+def test_a_feature_it_does_not_have_as_json(plain_box):
+    result = sandbox(plain_box, "run", "--mode=dynamic", "--json", "--backend", "bwrap", "--", "true")
+    error = json.loads(result.stdout)["error"]
+    assert result.exit == 125 and error["code"] == "unsupported" and "dynamic" in error["message"]
+
+
+def test_weaken_says_what_is_lost(plain_box):
+    result = sandbox(plain_box, "run", "--mode=dynamic", "--weaken", "--backend", "bwrap", "--", "echo", "ran")
+    assert result.exit == 0 and result.stdout == "ran\n", result
+    assert "WEAKENED" in result.stderr and "dynamic mode" in result.stderr, result
+
+
+def test_weaken_cannot_be_silenced(plain_box):
+    result = sandbox(plain_box, "run", "--mode=dynamic", "--weaken", "--quiet", "--backend", "bwrap",
+                     "--", "true")
+    assert "WEAKENED" in result.stderr, result
+
+
+def test_weaken_gives_no_network_away(plain_box):
+    result = sandbox(plain_box, "run", "--static", "--weaken", "--allow-network=example.org",
+                     "--backend", "bwrap", "--", "true")
+    assert result.exit == 125 and "listed hosts" in result.stderr, result
+
+
+def test_detach_needs_the_native_engine(plain_box):
+    result = sandbox(plain_box, "run", "--static", "--detach", "--backend", "bwrap")
+    assert result.exit == 125 and "--detach" in result.stderr, result
+
+
+# ---- the matrix ----
+
+
+def test_the_matrix(plain_box):
+    entries = json.loads(sandbox(plain_box, "backends", "--json").stdout)["backends"]
+    names = [entry["name"] for entry in entries]
+    assert names[0] == "native" and "bwrap" in names
+    for entry in entries:
+        assert entry["available"] or (entry["why"] and entry["fix"]), entry
+        assert set(entry["features"].values()) <= {"yes", "no", "not here"}
+        assert entry["features"].keys() == entries[0]["features"].keys()
+
+
+def test_the_matrix_for_people(plain_box):
+    result = sandbox(plain_box, "backends")
+    assert result.exit == 0 and re.search(r"^ +native +available", result.stdout, re.M), result
+
+
+def test_the_matrix_says_what_is_missing(plain_box):
+    entries = json.loads(sandbox(plain_box, "backends", "--json",
+                                 env={"PATH": "/nowhere"}).stdout)["backends"]
+    bwrap = next(entry for entry in entries if entry["name"] == "bwrap")
+    assert not bwrap["available"] and "not installed" in bwrap["why"] and bwrap["fix"]
+
+
+# ---- wrap ----
+
+
+def test_wrap_prints_words_that_run(plain_box):
+    words = ["sh", "-c", 'printf "[%s]" "$@"; cat ~/.ssh/id_rsa; exit 9', "sh", "a b", "it's"]
+    printed = sandbox(plain_box, "wrap", "--static", "--backend", "bwrap", "--unprotect", "**",
+                      "--weaken", "--", *words)
+    assert printed.exit == 0 and printed.stdout.count("\n") == 1, printed
+    result = plain_box.plain(["bash", "-c", printed.stdout])
+    assert result.exit == 9 and result.stdout.startswith("[a b][it's]"), result
+    assert plain_box.canary not in result.stdout
+
+
+def test_wrap_as_json(plain_box):
+    printed = sandbox(plain_box, "wrap", "--static", "--json", "--backend", "bwrap", "--", "true")
+    answer = json.loads(printed.stdout)
+    assert answer["backend"] == "bwrap" and answer["argv"][0].endswith("bwrap"), answer
+    assert answer["argv"][-1] == "true" and "--seccomp" in answer["argv"]
+    assert any(fd.get("content_b64") for fd in answer["fds"]) and "env" in answer
+
+
+def test_wrap_starts_nothing_and_makes_nothing(plain_box):
+    before = set(os.listdir(plain_box.project))
+    sandbox(plain_box, "wrap", "--static", "--backend", "bwrap", "--", "touch", "made")
+    assert set(os.listdir(plain_box.project)) == before
+
+
+@pytest.mark.parametrize("words, said", [
+    (["wrap", "--backend", "bwrap"], "command"),
+    (["wrap", "--", "true"], "--backend"),
+    (["wrap", "--static", "--backend", "bwrap", "--open-files", "64", "--", "true"], "limits"),
+])
+def test_wrap_refuses(plain_box, words, said):
+    result = sandbox(plain_box, *words)
+    assert result.exit == 125 and said in result.stderr and "fix:" in result.stderr, result
+
+
+# ---- documentation ----
+
+
+def documentation():
+    with open(os.path.join(harness.REPOSITORY, "docs", "BACKENDS.md")) as source:
+        return source.read()
+
+
+def test_the_documented_features_are_those_of_the_table(plain_box):
+    entries = json.loads(sandbox(plain_box, "backends", "--json").stdout)["backends"]
+    table = documentation().split("## Features")[1].split("\n## ")[0]
+    assert re.findall(r"^\| `([a-z-]+)` \|", table, re.M) == list(entries[0]["features"])
+
+
+def test_the_documented_back_ends_are_those_of_the_table(plain_box):
+    entries = json.loads(sandbox(plain_box, "backends", "--json").stdout)["backends"]
+    sections = dict(re.findall(r"^### ([a-z]+)\n(.*?)(?=^### |\Z)",
+                               documentation().split("## The back ends")[1], re.M | re.S))
+    assert sections.keys() == {entry["name"] for entry in entries}
+    for entry in entries:
+        lacks = re.search(r"^Lacks: (.*)\.$", sections[entry["name"]], re.M).group(1)
+        missing = {name for name, value in entry["features"].items() if value == "no"}
+        assert set(re.findall(r"`([a-z-]+)`", lacks)) == missing, entry["name"]
