@@ -452,6 +452,7 @@ static int run_session(struct run *run, struct session_result *ret_result, struc
       .policy = run->policy->mode == MODE_DYNAMIC ? run->policy : NULL,
       .limits = &run->limits,
       .best_effort_limits = run->policy->require == REQUIRE_PREFERRED,
+      .supervised = invocation_has(run->invocation, RUN_SUPERVISED),
       .idle = invocation_has(run->invocation, RUN_DETACH),
       .capture =
           invocation_has(run->invocation, RUN_JSON) && !invocation_has(run->invocation, RUN_DETACH),

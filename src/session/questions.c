@@ -82,6 +82,7 @@ void question_free(struct question *question) {
   free(question->exe);
   free(question->cwd);
   free(question->proposal);
+  free(question->own_secret);
   free(question->waiters);
   free(question);
 }
@@ -158,4 +159,64 @@ json_t *question_to_json(const struct question *question, uint64_t now_ns) {
   uint64_t left = question->deadline_ns > now_ns ? question->deadline_ns - now_ns : 0;
   json_object_set_new(object, "seconds_left", json_real((double)left / 1e9));
   return object;
+}
+
+/* ---- reading ---- */
+
+static const char *text_of(const json_t *object, const char *key) {
+  return json_string_value(json_object_get(object, key));
+}
+
+static char *path_or_unknown(const json_t *object, const char *key) {
+  char *path = json_get_path(object, key);
+  return path ? path : xstrdup("?");
+}
+
+static bool read_request(const json_t *message, struct access_request *request) {
+  const char *op = text_of(message, "op"), *host = text_of(message, "host");
+  size_t want = 0;
+  while (op && want < ARRAY_SIZE(wants) && strcmp(op, wants[want].name) != 0)
+    want++;
+  if (!op || want == ARRAY_SIZE(wants))
+    return false;
+  request->want = (enum want)want;
+  request->pid = (pid_t)json_integer_value(json_object_get(message, "pid"));
+  if (request->subject == SUBJECT_NETWORK) {
+    request->host = host ? xstrdup(host) : NULL;
+    request->port = (uint16_t)json_integer_value(json_object_get(message, "port"));
+    return host;
+  }
+  request->path = json_get_path(message, "path");
+  request->folder = json_is_true(json_object_get(message, "folder"));
+  return request->path;
+}
+
+static enum grant_scope read_scope(const char *name) {
+  int scope = SCOPE_ORG;
+  while (scope > SCOPE_ONCE && (!name || strcmp(name, scope_name((enum grant_scope)scope)) != 0))
+    scope--;
+  return (enum grant_scope)scope;
+}
+
+struct question *question_from_json(const json_t *message) {
+  const char *event = text_of(message, "event"), *id = text_of(message, "id");
+  bool file = event && strcmp(event, "event.fs_request") == 0;
+  bool network = event && strcmp(event, "event.net_request") == 0;
+  if ((!file && !network) || !id || strlen(id) != QUESTION_ID_SIZE - 1)
+    return NULL;
+  struct question *question = xcalloc(1, sizeof *question);
+  memcpy(question->id, id, QUESTION_ID_SIZE);
+  question->request.subject = file ? SUBJECT_FILE : SUBJECT_NETWORK;
+  if (!read_request(message, &question->request)) {
+    question_free(question);
+    return NULL;
+  }
+  question->exe = path_or_unknown(message, "exe");
+  question->cwd = path_or_unknown(message, "cwd");
+  question->proposal = json_get_path(message, "proposal");
+  question->widest = read_scope(text_of(message, "widest"));
+  const char *secret = text_of(message, "secret");
+  question->secret = question->own_secret = secret ? escape_string(secret) : NULL;
+  question->waiter_count = (size_t)json_integer_value(json_object_get(message, "waiting"));
+  return question;
 }

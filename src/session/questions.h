@@ -22,6 +22,7 @@ struct question {
   char *exe, *cwd;               /* of the asking process, resolved by the kernel; "?" if unknown */
   char *proposal;                /* a folder that could be allowed as a whole, or NULL */
   const char *secret;            /* why it is a secret, or NULL */
+  char *own_secret;              /* the same where it did not come from the table */
   enum grant_scope widest;       /* longer approvals are refused */
   uint64_t asked_ns, deadline_ns;
   struct waiter *waiters;
@@ -58,3 +59,6 @@ void request_to_json(const struct access_request *request, json_t *object);
 
 /* The message that tells a supervisor: event.fs_request or event.net_request. */
 json_t *question_to_json(const struct question *question, uint64_t now_ns);
+
+/* The other way round, for clients: NULL if the message is not such an event. */
+struct question *question_from_json(const json_t *message);

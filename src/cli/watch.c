@@ -1,0 +1,382 @@
+/* `sandbox watch`: the questions of all sessions, live, and the keys that answer them. One
+ * supervisor of each session, like any other program (docs/PROTOCOL.md). */
+#include <poll.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <termios.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cli/session.h"
+#include "core/alloc.h"
+#include "core/cleanup.h"
+#include "core/escape.h"
+#include "core/json.h"
+#include "core/text.h"
+#include "session/prompt-text.h"
+#include "session/questions.h"
+
+enum watch_option { WATCH_JSON, WATCH_OBSERVE };
+
+static const struct option_spec watch_options[] = {
+    {WATCH_JSON, "json", 0, ARGUMENT_NONE, NULL,
+     "print every message of the sessions as one JSON object a line", COMPLETE_NONE},
+    {WATCH_OBSERVE, "observe", 0, ARGUMENT_NONE, NULL,
+     "only look: no session waits for an answer because of us", COMPLETE_NONE},
+    {0},
+};
+
+#define RESCAN_MS 1000
+#define QUIET_NS  (400ull * 1000 * 1000) /* what is typed sooner was not meant for the question */
+enum { SESSION_LIMIT_WATCHED = 512 };
+
+struct watched_session {
+  char *id, *folder;
+  struct client_connection connection; /* fd -1: it asks nobody, or has left */
+};
+
+struct pending {
+  size_t session; /* index */
+  struct question *question;
+  uint64_t deadline_ns;
+};
+
+struct watch {
+  const struct invocation *invocation;
+  const char *only; /* prefix of one session, or NULL */
+  struct watched_session *sessions;
+  size_t session_count;
+  struct pending *pending;
+  size_t pending_count;
+  char shown[QUESTION_ID_SIZE]; /* id of the question on the screen */
+  uint64_t quiet_until_ns;
+  bool keys; /* stdin and stdout are a terminal */
+  bool json, over;
+  int signals; /* signalfd: the terminal is put back, whoever ends us */
+  struct termios saved;
+};
+
+static uint64_t now_ns(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec;
+}
+
+/* ---- the screen ---- */
+
+static void say(struct watch *watch, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void say(struct watch *watch, const char *format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  _cleanup_free_ char *sentence = xvasprintf(format, arguments);
+  va_end(arguments);
+  _cleanup_text_ struct text text = {0};
+  text_appendf(&text, "%s%s", sentence, watch->keys ? "\r\n" : "\n");
+  watch->over |= cli_print(text_string(&text)) != 0;
+}
+
+static void await_quiet(struct watch *watch) {
+  tcflush(STDIN_FILENO, TCIFLUSH);
+  watch->quiet_until_ns = now_ns() + QUIET_NS;
+}
+
+/* The oldest question as a prompt, if we have keys; the others wait behind it. */
+static void show_oldest(struct watch *watch) {
+  if (!watch->keys || watch->pending_count == 0 ||
+      strcmp(watch->shown, watch->pending[0].question->id) == 0)
+    return;
+  const struct pending *oldest = &watch->pending[0];
+  uint64_t now = now_ns();
+  struct prompt_view view = {
+      .session_id = watch->sessions[oldest->session].id,
+      .mark = "watch",
+      .more = watch->pending_count - 1,
+      .seconds =
+          oldest->deadline_ns > now ? (unsigned)((oldest->deadline_ns - now) / 1000000000) : 0,
+  };
+  _cleanup_text_ struct text text = {0};
+  prompt_append_question(&text, oldest->question, &view);
+  watch->over |= cli_print(text_string(&text)) != 0;
+  memcpy(watch->shown, oldest->question->id, sizeof watch->shown);
+  await_quiet(watch);
+}
+
+static void list_question(struct watch *watch, const struct pending *pending) {
+  const struct question *question = pending->question;
+  _cleanup_free_ char *exe = prompt_elide(question->exe, 120);
+  _cleanup_free_ char *object = request_show(&question->request);
+  say(watch, "%s %.8s  %s (pid %d) wants to %s %.400s", watch->sessions[pending->session].id,
+      question->id, exe, (int)question->request.pid, want_verb(question->request.want), object);
+}
+
+/* ---- questions ---- */
+
+static void remove_pending(struct watch *watch, size_t index) {
+  question_free(watch->pending[index].question);
+  watch->pending_count--;
+  memmove(watch->pending + index, watch->pending + index + 1,
+          (watch->pending_count - index) * sizeof *watch->pending);
+}
+
+static void add_pending(struct watch *watch, size_t session, const json_t *message) {
+  struct question *question = question_from_json(message);
+  if (!question)
+    return;
+  double left = json_number_value(json_object_get(message, "seconds_left"));
+  ARRAY_GROW(watch->pending, watch->pending_count);
+  watch->pending[watch->pending_count++] = (struct pending){
+      .session = session,
+      .question = question,
+      .deadline_ns = now_ns() + (uint64_t)(left * 1e9),
+  };
+  if (!watch->keys)
+    list_question(watch, &watch->pending[watch->pending_count - 1]);
+}
+
+static void settle_pending(struct watch *watch, const json_t *message) {
+  const char *id = json_string_value(json_object_get(message, "id"));
+  const char *reason = json_string_value(json_object_get(message, "reason"));
+  for (size_t i = 0; id && i < watch->pending_count; i++) {
+    if (strcmp(watch->pending[i].question->id, id) != 0)
+      continue;
+    _cleanup_free_ char *shown = request_show(&watch->pending[i].question->request);
+    _cleanup_free_ char *how = escape_string(reason ? reason : "settled");
+    say(watch, "%s %.8s  %s: %.400s", watch->sessions[watch->pending[i].session].id, id, how,
+        shown);
+    remove_pending(watch, i);
+    return;
+  }
+}
+
+/* ---- sessions ---- */
+
+static void print_message(struct watch *watch, size_t session, json_t *message) {
+  json_set_string(message, "sid", watch->sessions[session].id);
+  _cleanup_free_ char *line = json_line(message);
+  watch->over |= cli_print(line) != 0;
+}
+
+static void take_message(struct watch *watch, size_t session, json_t *message) {
+  const char *event = json_string_value(json_object_get(message, "event"));
+  if (!event)
+    return;
+  if (watch->json)
+    print_message(watch, session, message);
+  else if (strcmp(event, "event.withdrawn") == 0)
+    settle_pending(watch, message);
+  else
+    add_pending(watch, session, message);
+}
+
+/* What it asked goes with it. */
+static void drop_session(struct watch *watch, size_t session) {
+  client_close(&watch->sessions[session].connection);
+  for (size_t i = watch->pending_count; i-- > 0;) {
+    if (watch->pending[i].session == session)
+      remove_pending(watch, i);
+  }
+  if (!watch->json)
+    say(watch, "%s has ended", watch->sessions[session].id);
+  watch->over |= watch->only != NULL;
+}
+
+static void read_session(struct watch *watch, size_t session) {
+  struct client_connection *connection = &watch->sessions[session].connection;
+  do {
+    _cleanup_error_ struct sb_error error = {0};
+    json_t *message = NULL;
+    if (client_read(connection, &message, &error) < 0) {
+      drop_session(watch, session);
+      return;
+    }
+    take_message(watch, session, message);
+    json_decref(message);
+  } while (client_has_message(connection));
+}
+
+static bool is_watched(const struct watch *watch, const char *id) {
+  for (size_t i = 0; i < watch->session_count; i++) {
+    if (strcmp(watch->sessions[i].id, id) == 0)
+      return true;
+  }
+  return false;
+}
+
+/* The first answer says whether the session asks at all. */
+static int connect_session(struct watch *watch, const struct registry_entry *entry,
+                           struct sb_error *error) {
+  struct client_connection connection = {.fd = -1};
+  json_t *reply = NULL;
+  bool observe = invocation_has(watch->invocation, WATCH_OBSERVE);
+  int result = client_open(entry->folder, &connection, error);
+  if (result == 0)
+    result =
+        client_send(&connection, json_pack("{s:s, s:b}", "cmd", "cmd.watch", "observe", observe),
+                    NULL, 0, error);
+  if (result == 0)
+    result = client_read(&connection, &reply, error);
+  json_decref(reply);
+  if (result < 0)
+    client_close(&connection);
+  ARRAY_GROW(watch->sessions, watch->session_count);
+  watch->sessions[watch->session_count++] = (struct watched_session){
+      .id = xstrdup(entry->id),
+      .folder = xstrdup(entry->folder),
+      .connection = result < 0 ? (struct client_connection){.fd = -1} : connection};
+  if (result == 0 && client_has_message(&connection))
+    read_session(watch, watch->session_count - 1);
+  return result;
+}
+
+static int scan(struct watch *watch, struct sb_error *error) {
+  _cleanup_choice_ struct session_choice choice = {0};
+  if (session_choose(&choice, watch->session_count ? NULL : watch->only, error) < 0)
+    return -1;
+  if (watch->only)
+    return watch->session_count ? 0 : connect_session(watch, choice.entry, error);
+  for (size_t i = 0; i < choice.registry.count; i++) {
+    _cleanup_error_ struct sb_error ignored = {0}; /* static, or gone meanwhile */
+    if (!is_watched(watch, choice.registry.entries[i].id) &&
+        watch->session_count < SESSION_LIMIT_WATCHED)
+      (void)connect_session(watch, &choice.registry.entries[i], &ignored);
+  }
+  return 0;
+}
+
+/* ---- keys ---- */
+
+static void answer(struct watch *watch, const struct reply *reply) {
+  _cleanup_error_ struct sb_error error = {0};
+  const struct pending *oldest = &watch->pending[0];
+  json_t *answered = NULL;
+  json_t *message =
+      json_pack("{s:s, s:s, s:s, s:b}", "cmd", reply->allow ? "cmd.approve" : "cmd.deny", "id",
+                oldest->question->id, "scope", scope_name(reply->scope), "rest", reply->rest);
+  if (reply->tree)
+    json_set_path(message, "tree", reply->tree);
+  if (client_call(watch->sessions[oldest->session].folder, CLIENT_PATIENCE, message, &answered,
+                  &error) < 0) {
+    say(watch, "\r\n%s", error.message);
+    watch->shown[0] = '\0'; /* once more, unless it is gone */
+  }
+  json_decref(answered);
+}
+
+static void take_key(struct watch *watch, char key) {
+  struct reply reply;
+  if (key == 'q' || key == '\003' || key == '\004')
+    watch->over = true;
+  else if (watch->pending_count == 0 || strcmp(watch->shown, watch->pending[0].question->id) != 0)
+    return;
+  else if (key == 'f') {
+    _cleanup_text_ struct text text = {0};
+    prompt_append_full(&text, watch->pending[0].question);
+    (void)cli_print(text_string(&text));
+    watch->shown[0] = '\0';
+  } else if (prompt_key_reply(watch->pending[0].question, key, &reply))
+    answer(watch, &reply);
+}
+
+static void read_keys(struct watch *watch) {
+  char bytes[64];
+  ssize_t got = read(STDIN_FILENO, bytes, sizeof bytes);
+  if (got <= 0)
+    watch->over = true;
+  else if (got == 1 && (now_ns() >= watch->quiet_until_ns || bytes[0] == '\003'))
+    take_key(watch, bytes[0]);
+  else
+    await_quiet(watch);
+}
+
+/* ---- the verb ---- */
+
+static void set_raw(struct watch *watch) {
+  watch->keys = !watch->json && isatty(STDIN_FILENO) && isatty(STDOUT_FILENO) &&
+                tcgetattr(STDIN_FILENO, &watch->saved) == 0;
+  if (!watch->keys)
+    return;
+  struct termios modes = watch->saved;
+  cfmakeraw(&modes);
+  tcsetattr(STDIN_FILENO, TCSADRAIN, &modes);
+  say(watch, "watching; q ends it");
+}
+
+static int take_signals(void) {
+  sigset_t ends;
+  sigemptyset(&ends);
+  sigaddset(&ends, SIGINT);
+  sigaddset(&ends, SIGTERM);
+  sigaddset(&ends, SIGHUP);
+  int fd = signalfd(-1, &ends, SFD_CLOEXEC | SFD_NONBLOCK);
+  sigprocmask(SIG_BLOCK, &ends, NULL);
+  return fd;
+}
+
+static void look_once(struct watch *watch) {
+  size_t count = watch->session_count;
+  struct pollfd *watched = xcalloc(count + 2, sizeof *watched);
+  for (size_t i = 0; i < count; i++)
+    watched[i] = (struct pollfd){.fd = watch->sessions[i].connection.fd, .events = POLLIN};
+  watched[count] = (struct pollfd){.fd = watch->keys ? STDIN_FILENO : -1, .events = POLLIN};
+  watched[count + 1] = (struct pollfd){.fd = watch->signals, .events = POLLIN};
+  if (poll(watched, count + 2, RESCAN_MS) > 0) {
+    for (size_t i = 0; i < count; i++) {
+      if (watched[i].revents)
+        read_session(watch, i);
+    }
+    if (watched[count].revents)
+      read_keys(watch);
+    watch->over |= watched[count + 1].revents != 0;
+  }
+  free(watched);
+}
+
+static void watch_clear(struct watch *watch) {
+  if (watch->keys)
+    tcsetattr(STDIN_FILENO, TCSADRAIN, &watch->saved);
+  while (watch->pending_count > 0)
+    remove_pending(watch, 0);
+  for (size_t i = 0; i < watch->session_count; i++) {
+    client_close(&watch->sessions[i].connection);
+    free(watch->sessions[i].id);
+    free(watch->sessions[i].folder);
+  }
+  free(watch->pending);
+  free(watch->sessions);
+}
+
+static int watch_main(const struct invocation *invocation) {
+  _cleanup_error_ struct sb_error error = {0};
+  struct watch watch = {
+      .invocation = invocation,
+      .only = invocation->operand_count ? invocation->operands[0] : NULL,
+      .json = invocation_has(invocation, WATCH_JSON),
+      .signals = take_signals(),
+  };
+  set_raw(&watch);
+  int result = scan(&watch, &error);
+  while (result == 0 && !watch.over) {
+    show_oldest(&watch);
+    look_once(&watch);
+    result = scan(&watch, &error);
+  }
+  watch_clear(&watch);
+  return result < 0 ? cli_report_for(invocation, &error) : 0;
+}
+
+const struct verb watch_verb = {
+    .name = "watch",
+    .synopsis = "[OPTION]... [SID]",
+    .summary = "show and answer what sessions ask",
+    .description =
+        "Shows what your sessions, or the session SID, ask for, live, and answers with one key. "
+        "While it runs, sessions without a terminal wait for an answer instead of being denied at "
+        "once; when it ends and nobody else watches, what waits is denied.",
+    .options = watch_options,
+    .operand_completion = COMPLETE_SESSION,
+    .run = watch_main,
+};
