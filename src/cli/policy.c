@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "cli/cli.h"
+#include "cli/policy-revoke.h"
 #include "core/alloc.h"
 #include "core/cleanup.h"
 #include "core/escape.h"
@@ -13,7 +14,7 @@
 #include "plan/project.h"
 #include "policy/policy.h"
 
-enum policy_option { OPTION_JSON, OPTION_WRITE, OPTION_LIST, OPTION_REVOKE };
+enum policy_option { OPTION_JSON, OPTION_WRITE, OPTION_LIST, OPTION_REVOKE, OPTION_SESSION };
 
 static const struct option_spec policy_options[] = {
     {OPTION_JSON, "json", 0, ARGUMENT_NONE, NULL, "print JSON on standard output", COMPLETE_NONE,
@@ -24,6 +25,8 @@ static const struct option_spec policy_options[] = {
      NULL},
     {OPTION_REVOKE, "revoke", 0, ARGUMENT_NONE, NULL, "trust: forget this project", COMPLETE_NONE,
      NULL},
+    {OPTION_SESSION, "session", 0, ARGUMENT_REQUIRED, "SID", "revoke: only in this session",
+     COMPLETE_SESSION, NULL},
     {0},
 };
 
@@ -31,6 +34,7 @@ static const struct option_spec policy_options[] = {
 struct request {
   const struct invocation *invocation;
   const struct policy_context *context;
+  const struct host_context *host;
   const char *cwd;
   const char *operand; /* after the sub-verb, or NULL */
   struct sb_error *error;
@@ -258,6 +262,28 @@ static int run_trust(const struct request *request) {
   return report_trust(request, true, 1);
 }
 
+/* ---- revoke ---- */
+
+static int run_revoke(const struct request *request) {
+  if (!request->operand) {
+    sb_fail(request->error, SB_CODE_USAGE, 0, "revoke needs a path or a host");
+    return sb_hint(request->error, "sandbox policy revoke /opt/sdk");
+  }
+  struct revoke_request revoke = {.host = request->host,
+                                  .name = request->operand,
+                                  .session = invocation_value(request->invocation, OPTION_SESSION)};
+  struct revoke_result result;
+  if (policy_revoke(&revoke, &result, request->error) < 0)
+    return -1;
+  if (wants_json(request))
+    return print_json(
+        json_pack("{s:i, s:i}", "stored", (int)result.stored, "sessions", (int)result.sessions));
+  _cleanup_free_ char *line =
+      xasprintf("revoked: %zu stored, in %zu running session%s\n", result.stored, result.sessions,
+                result.sessions == 1 ? "" : "s");
+  return cli_print(line);
+}
+
 /* ---- the verb ---- */
 
 static const struct {
@@ -265,10 +291,8 @@ static const struct {
   size_t operands; /* at most, after the name */
   int (*run)(const struct request *request);
 } subverbs[] = {
-    {"show", 0, run_show},
-    {"check", 1, run_check},
-    {"explain", 1, run_explain},
-    {"trust", 0, run_trust},
+    {"show", 0, run_show},   {"check", 1, run_check},   {"explain", 1, run_explain},
+    {"trust", 0, run_trust}, {"revoke", 1, run_revoke},
 };
 
 static int dispatch(const struct invocation *invocation, struct sb_error *error) {
@@ -287,6 +311,7 @@ static int dispatch(const struct invocation *invocation, struct sb_error *error)
     const struct request request = {
         .invocation = invocation,
         .context = &host.policy,
+        .host = &host,
         .cwd = host.cwd,
         .operand = invocation->operand_count > 1 ? invocation->operands[1] : NULL,
         .error = error};
@@ -294,7 +319,7 @@ static int dispatch(const struct invocation *invocation, struct sb_error *error)
   }
   _cleanup_free_ char *shown = escape_string(name);
   sb_fail(error, SB_CODE_USAGE, 0, "policy has no '%s'", shown);
-  return sb_hint(error, "use show, check, explain or trust");
+  return sb_hint(error, "use show, check, explain, trust or revoke");
 }
 
 static int run_policy(const struct invocation *invocation) {
@@ -305,16 +330,16 @@ static int run_policy(const struct invocation *invocation) {
 
 const struct verb policy_verb = {
     .name = "policy",
-    .synopsis = "[show | check [FILE] | explain PATH | trust] [OPTION]...",
+    .synopsis = "[show | check | explain | trust | revoke] [OPTION]... [PATH]",
     .summary = "show, check and explain the policy",
     .description =
         "show prints the merged policy and where each value comes from. check reads FILE, or every "
         "policy file of this project, and reports the first error. explain says whether PATH is "
         "readable (or, with --write, writable), which rule decides and how to change it. trust "
         "records that you have read this project's .sandbox/policy.yaml; until then it may only "
-        "take permissions away, and any change to it asks again.",
+        "take permissions away, and any change to it asks again. revoke takes back what was approved or denied for PATH (or a host) by an answer: in the stores and in every running session, where new accesses are asked about again.",
     .options = policy_options,
     .operand_completion = COMPLETE_WORDS,
-    .operand_words = "show check explain trust",
+    .operand_words = "show check explain trust revoke",
     .run = run_policy,
 };

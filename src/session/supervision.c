@@ -7,12 +7,25 @@
 #include "audit/audit.h"
 #include "core/alloc.h"
 #include "core/cleanup.h"
+#include "policy/grants.h"
 #include "session/monitor.h"
 #include "session/watchers.h"
 
 static int record(void *context, const char *event, json_t *fields, struct sb_error *error) {
   struct monitor *monitor = context;
   return audit_write(monitor->audit, event, fields, error);
+}
+
+static int store(void *context, enum grant_scope scope, const struct grant *grant,
+                 struct sb_error *error) {
+  const struct monitor *monitor = context;
+  return grants_add(&monitor->request->host->policy, scope, grant, error);
+}
+
+static int unstore(void *context, enum grant_scope scope, const char *name, size_t *ret_removed,
+                   struct sb_error *error) {
+  const struct monitor *monitor = context;
+  return grants_remove(&monitor->request->host->policy, scope, name, ret_removed, error);
 }
 
 static void notice(void *context, const char *sentence) {
@@ -30,7 +43,11 @@ int supervision_start(struct monitor *monitor, struct sb_error *error) {
       .context = &request->host->policy,
       .session_id = request->session_id,
       .waits = request->supervised,
-      .services = {.record = record, .notice = notice, .context = monitor},
+      .services = {.record = record,
+                   .store = store,
+                   .unstore = unstore,
+                   .notice = notice,
+                   .context = monitor},
   };
   monitor->supervision.decisions = decisions_new(&config);
   monitor->supervision.prompt =
