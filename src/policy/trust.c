@@ -4,10 +4,12 @@
 #include <string.h>
 #include <sys/file.h>
 
+#include "audit/audit.h"
 #include "core/alloc.h"
 #include "core/cleanup.h"
 #include "core/escape.h"
 #include "core/file.h"
+#include "core/json.h"
 #include "core/path.h"
 #include "core/sha256.h"
 #include "core/text.h"
@@ -91,6 +93,16 @@ static int check_valid(const struct policy_context *context, const char *file, c
   return policy_apply(policy, context, &source, error);
 }
 
+/* Trust widens what a project may do: it is in the audit log before it counts. */
+static int note(const struct policy_context *context, const char *event, const char *hash,
+                struct sb_error *error) {
+  json_t *fields = json_object();
+  json_set_path(fields, "project", context->project);
+  if (hash)
+    json_object_set_new(fields, "sha256", json_stringn(hash, SHA256_HEX_SIZE - 1));
+  return audit_note(context->state_home, event, fields, error);
+}
+
 static int record(const struct policy_context *context, char *entry, struct sb_error *error) {
   _cleanup_free_ char *owned = entry;
   _cleanup_close_ int folder = make_folder(context, error);
@@ -104,6 +116,8 @@ static int record(const struct policy_context *context, char *entry, struct sb_e
     return -1;
   if (strv_contains(&entries, owned))
     return 0;
+  if (note(context, "policy.trust", owned, error) < 0)
+    return -1;
   strv_add(&entries, owned);
   return write_entries(folder, &entries, error);
 }
@@ -148,5 +162,7 @@ int policy_trust_revoke(const struct policy_context *context, struct sb_error *e
   }
   if (kept.count == entries.count)
     return 0;
+  if (note(context, "policy.untrust", NULL, error) < 0)
+    return -1;
   return write_entries(folder, &kept, error) < 0 ? -1 : (int)(entries.count - kept.count);
 }

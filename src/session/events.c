@@ -89,13 +89,17 @@ void events_limit(struct monitor *monitor, const char *limit, const char *value,
         &error);
 }
 
+static double round_ms(double seconds) {
+  return (double)(int64_t)(seconds * 1000 + 0.5) / 1000;
+}
+
 void events_end(struct monitor *monitor) {
   _cleanup_error_ struct sb_error error = {0};
   const struct session_result *result = monitor->result;
   if (monitor->audit)
     (void)audit_end(monitor->audit,
                     json_pack("{s:i, s:b, s:f}", "exit", result->exit_code, "started",
-                              result->started, "seconds", result->wall_seconds),
+                              result->started, "seconds", round_ms(result->wall_seconds)),
                     &error);
   audit_close(monitor->audit);
   monitor->audit = NULL;
