@@ -90,6 +90,7 @@ struct backend_request {
   const char *session_id;
   const char *scratch; /* a private folder for files of this run; made by the runner if needed */
   bool has_terminal;   /* stdin or stdout will be a terminal of its own */
+  bool only_words;     /* nothing will be run: the words must do without files of ours */
   bool weaken;         /* what cannot be enforced has been accepted: leave it out */
   /* For running only. */
   enum terminal_mode terminal;

@@ -8,8 +8,8 @@
 #include <unistd.h>
 
 #include "backend/backend.h"
+#include "backend/registry.h"
 #include "backend/sbpl.h"
-#include "backend/seatbelt.h"
 #include "core/alloc.h"
 #include "core/cleanup.h"
 #include "core/escape.h"
@@ -21,12 +21,11 @@
 #define NO_PROXY_FOR_THIS "localhost,127.0.0.1,::1"
 
 static void probe(const struct host_context *host, const struct policy *policy,
-                  struct backend_status *ret_status) {
+                  struct backend_status *status) {
   (void)host;
   (void)policy;
-  ret_status->available = false;
-  ret_status->why = xstrdup("needs macOS");
-  ret_status->fix = xstrdup("on a Mac; here 'sandbox wrap --backend seatbelt' shows its profile");
+  backend_missing(status, "on a Mac; here 'sandbox wrap --backend seatbelt' shows its profile",
+                  "needs macOS");
 }
 
 /* The caller's temporary folder by its own name: profiles know no links. The plan's is private. */
@@ -100,21 +99,15 @@ static void add_proxies(const struct policy *policy, struct strv *environment) {
 }
 
 /* In a file of the run's own folder, or in the command line where nothing is to be run by us. */
-static void add_profile(const struct backend_request *request, struct sbpl *sbpl,
+static void add_profile(const struct backend_request *request, const struct sbpl *sbpl,
                         struct wrapped *ret) {
-  if (!request->scratch) {
-    strv_add(&ret->argv, "-p");
-    strv_add(&ret->argv, text_string(&sbpl->profile));
+  if (request->only_words || !request->scratch) {
+    wrapped_words(ret, "-p", text_string(&sbpl->profile), NULL);
     return;
   }
-  char *path = path_join(request->scratch, "profile.sb");
-  strv_add(&ret->argv, "-f");
-  strv_add(&ret->argv, path);
-  size_t size = sbpl->profile.length;
-  ret->files = xcalloc(1, sizeof *ret->files);
-  ret->file_count = 1;
-  ret->files[0] = (struct wrapped_file){
-      .path = path, .fd = -1, .content = text_steal(&sbpl->profile), .size = size};
+  _cleanup_free_ char *path = path_join(request->scratch, "profile.sb");
+  wrapped_words(ret, "-f", path, NULL);
+  wrapped_add_file(ret, path, text_string(&sbpl->profile), sbpl->profile.length);
 }
 
 static int wrap(const struct backend_request *request, struct wrapped *ret,
@@ -124,12 +117,11 @@ static int wrap(const struct backend_request *request, struct wrapped *ret,
   if (make_profile(request, temporary, &sbpl, error) < 0)
     return -1;
   strv_add(&ret->argv, SANDBOX_EXEC);
-  STRV_FOREACH (parameter, &sbpl.parameters) {
-    strv_add(&ret->argv, "-D");
-    strv_add(&ret->argv, *parameter);
-  }
+  STRV_FOREACH (parameter, &sbpl.parameters)
+    wrapped_words(ret, "-D", *parameter, NULL);
   add_profile(request, &sbpl, ret);
   strv_add(&ret->argv, "--");
+  ret->command_index = ret->argv.count;
   STRV_FOREACH (word, &request->plan->arguments)
     strv_add(&ret->argv, *word);
   STRV_FOREACH (variable, &request->plan->environment)
@@ -145,7 +137,7 @@ const struct backend seatbelt_backend = {
     .features = FEATURE(READ_ALL) | FEATURE(HIDE) | FEATURE(HIDE_IN_WRITABLE) |
                 FEATURE(READONLY_IN_WRITABLE) | FEATURE(PROTECT) | FEATURE(RESERVE) |
                 FEATURE(NETWORK_NONE) | FEATURE(NETWORK_FILTERED) | FEATURE(NETWORK_FULL) |
-                FEATURE(UNIX_SOCKETS) | FEATURE(LIMIT_TIME),
+                FEATURE(UNIX_SOCKETS) | FEATURE(LIMIT_TIME) | FEATURE(SIGNAL_ISOLATION),
     .probe = probe,
     .wrap = wrap,
 };

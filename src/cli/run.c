@@ -705,7 +705,7 @@ static int wrap_command(struct run *run, struct wrapped *ret_wrapped, struct sb_
   _cleanup_free_ char *scratch = backend_scratch_path(run->id);
   const struct backend *backend = wrapping_backend(run, error);
   struct run_elsewhere elsewhere = describe_elsewhere(run, backend, scratch);
-  elsewhere.only_words = true;
+  elsewhere.only_words = elsewhere.request.only_words = true;
   if (!backend || plan_elsewhere(run, &elsewhere.asked, error) < 0 ||
       run_choose_backend(&elsewhere, &backend, error) < 0)
     return -1;

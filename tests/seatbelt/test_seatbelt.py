@@ -2,6 +2,7 @@
 Guile) against tables of operations: what must be allowed is, what must not be is not."""
 
 import itertools
+import json
 import os
 import pathlib
 import random
@@ -355,3 +356,77 @@ def test_without_the_secrets_rules_the_test_would_fail(profile):
     made.file.write_text(made.text.split("; places:")[0])
     assert made.ask([("file-read-data", "path", HOME + "/.ssh/id_rsa"),
                      ("file-read-data", "path", PROJECT + "/.env")]) == ["allow", "allow"]
+
+
+# ---- the back end ----
+
+
+@pytest.fixture(scope="session")
+def sandbox(program):
+    return os.environ.get("SANDBOX") or str(program.parents[2] / "src/cli/sandbox")
+
+
+@pytest.fixture
+def wrap(sandbox, tmp_path):
+    """`sandbox wrap --backend seatbelt`, in a project that is not a repository."""
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home/shop").mkdir()
+
+    def run(*words, verb="wrap", policy="", **more):
+        (tmp_path / "policy.yaml").write_text("version: 1\n" + policy)
+        return subprocess.run(
+            [sandbox, verb, "--backend", "seatbelt", "--policy", tmp_path / "policy.yaml", *words],
+            capture_output=True, text=True, cwd=tmp_path / "home/shop",
+            env={"PATH": os.environ["PATH"], "HOME": str(tmp_path / "home"), "TMPDIR": "/var/tmp"},
+            **more)
+
+    return run
+
+
+def test_it_needs_a_mac(wrap):
+    result = wrap("--", "true", verb="run")
+    assert result.returncode == 125 and "needs macOS" in result.stderr and "fix: " in result.stderr
+
+
+def test_words(wrap, tmp_path):
+    answer = json.loads(wrap("--json", "--", "echo", "a b", "$(x)").stdout)
+    argv = answer["argv"]
+    assert argv[0] == "/usr/bin/sandbox-exec"
+    assert argv[argv.index("--") + 1:] == ["echo", "a b", "$(x)"]
+    assert f"TARGET_DIR={tmp_path}/home/shop" in argv and "TMP_DIR=/var/tmp" in argv
+    assert "TMPDIR=/var/tmp" in answer["env"]
+    assert argv[argv.index("-p") + 1].startswith("(version 1)\n(deny default)\n")
+    assert answer["files"] == []
+
+
+def test_the_shell_text_says_the_same(wrap):
+    """What it prints for a shell, run with printf in the place of sandbox-exec."""
+    text = wrap("--", "echo", "it's").stdout.replace("/usr/bin/sandbox-exec", "printf '%s\\0'", 1)
+    done = subprocess.run(["bash"], input=text, capture_output=True, text=True)
+    argv = json.loads(wrap("--json", "--", "echo", "it's").stdout)["argv"]
+    assert done.stdout.split("\0")[:-1] == argv[1:], done.stderr
+
+
+def test_proxies_are_named_to_the_command(wrap):
+    policy = "network: {mode: filtered, http_proxy: 'localhost:8080', socks_proxy: '127.0.0.1:1080'}\n"
+    environment = json.loads(wrap("--json", "--", "true", policy=policy).stdout)["env"]
+    for name in ("HTTP_PROXY=http://127.0.0.1:8080", "https_proxy=http://127.0.0.1:8080",
+                 "ALL_PROXY=socks5://127.0.0.1:1080", "NO_PROXY=localhost,127.0.0.1,::1"):
+        assert name in environment
+
+
+def test_a_custom_profile(wrap, tmp_path):
+    mine = '(version 1)\n(allow default) ; "mine"\n'
+    (tmp_path / "home/mine.sb").write_text(mine)
+    answer = json.loads(wrap("--json", "--", "true", policy="seatbelt: {custom_profile: ~/mine.sb}\n").stdout)
+    assert answer["argv"][answer["argv"].index("-p") + 1] == mine
+    assert any(word.startswith("TARGET_DIR=") for word in answer["argv"])
+    result = wrap("--", "true", policy="seatbelt: {custom_profile: ~/nosuch.sb}\n")
+    assert result.returncode == 125 and "nosuch.sb" in result.stderr, result
+
+
+@pytest.mark.parametrize("words, missing", [(["--memory", "1G"], "memory limit"),
+                                            (["--no-debug"], "ptrace")])
+def test_what_it_lacks_is_refused(wrap, words, missing):
+    result = wrap(*words, "--", "true")
+    assert result.returncode == 125 and missing in result.stderr, result
