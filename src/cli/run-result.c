@@ -103,6 +103,23 @@ static json_t *usage_json(const struct session_result *result) {
   return object;
 }
 
+/* What was refused, by decisions and, as far as it had room to list it, by the relay. */
+static json_t *denials_json(const struct session_result *result) {
+  json_t *denials = result->denials ? json_copy(result->denials) : json_array(), *host;
+  size_t index;
+  json_array_foreach(json_object_get(result->network, "hosts"), index, host) {
+    if (strcmp(json_string_value(json_object_get(host, "decision")), "deny") != 0)
+      continue;
+    json_t *denial = json_pack("{s:s}", "subject", "network");
+    static const char *const keys[] = {"host", "port", "reason", "connections"};
+    static const char *const names[] = {"host", "port", "reason", "count"};
+    for (size_t i = 0; i < ARRAY_SIZE(keys); i++)
+      json_object_set(denial, names[i], json_object_get(host, keys[i]));
+    json_array_append_new(denials, denial);
+  }
+  return denials;
+}
+
 static json_t *limits_json(const struct run_output *output, const struct session_result *result) {
   json_t *object = json_object();
   for (int kind = 0; kind < LIMIT_COUNT; kind++) {
@@ -122,9 +139,11 @@ char *run_result_line(const struct run_output *output, const struct session_resu
       "exitCode", result->exit_code, "sid", output->session_id, "backend", output->backend, "mode",
       "static", "resourceUsage", usage_json(result), "limits", limits_json(output, result),
       "limitHit", result->limit_hit ? json_string(limit_name(result->limit)) : json_null(),
-      "denials", result->denials ? json_incref(result->denials) : json_array());
+      "denials", denials_json(result));
   capture_stream_to_json(&result->capture.streams[0], "stdout", object);
   capture_stream_to_json(&result->capture.streams[1], "stderr", object);
+  json_object_set_new(object, "network",
+                      result->network ? json_incref(result->network) : json_null());
   json_object_set_new(object, "changes",
                       result->changes ? changes_to_json(result->changes) : json_null());
   char *line = json_line(object);

@@ -152,7 +152,7 @@ const struct check doctor_checks[] = {
     {"dev-net-tun", "devices", "/dev/net/tun", "slirp4netns and pasta", DEVICE("/dev/net/tun", ""),
      .fix = "sudo modprobe tun; in a container: --device /dev/net/tun"},
     {"nftables", "devices", "nf_tables", "a filtered network", .probe = probe_nftables,
-     .fix = "sudo modprobe -a nf_tables nft_chain_nat nft_redir"},
+     .fix = "sudo modprobe -a nf_tables nft_tproxy"},
 
     /* limits */
     {"cgroup-layout", "limits", "cgroups", "limits on memory, processes and processor time",

@@ -17,6 +17,7 @@ enum message_kind {
   MESSAGE_EXEC_SIGNAL,  /* value: signal for that command's process group */
   /* init → monitor */
   MESSAGE_TERMINAL, /* carries the master side of the session's terminal */
+  MESSAGE_NETWORK,  /* carries the relay's sockets, which lie in the session's network */
   MESSAGE_STARTED,  /* the exec succeeded; value: pid inside; if idle, carries /proc and /tmp */
   MESSAGE_STOPPED,  /* the workload was stopped by job control */
   MESSAGE_EXITED,   /* value: wait status */

@@ -25,6 +25,7 @@
 #include "engine/confine.h"
 #include "engine/exec.h"
 #include "engine/view.h"
+#include "net/inside.h"
 
 struct init {
   const struct init_input *input;
@@ -87,6 +88,23 @@ static int enter_namespaces(struct init *init) {
   return bring_loopback_up() < 0 ? fail(init, STEP_LOOPBACK) : 0;
 }
 
+/* The relay accepts on these from outside. Here they are closed: when the relay goes, so does the
+ * way out. */
+static int prepare_network(struct init *init) {
+  if (init->input->base->network.mode == NETWORK_NONE)
+    return 0;
+  int sockets[INSIDE_SOCKETS];
+  int result = inside_prepare(sockets);
+  if (result < 0)
+    return report_failure(init->report, STEP_NETWORK, result);
+  struct message message = {.kind = MESSAGE_NETWORK};
+  size_t count = sockets[INSIDE_TCP6] >= 0 ? INSIDE_SOCKETS : INSIDE_TCP6;
+  result = fd_send(init->input->channel, sockets, count, &message, sizeof message);
+  for (size_t i = 0; i < count; i++)
+    close(sockets[i]);
+  return result < 0 ? report_failure(init->report, STEP_NETWORK, result) : 0;
+}
+
 static int set_hostname(struct init *init) {
   const char *hostname = init->input->base->hostname;
   return sethostname(hostname, strlen(hostname)) < 0 ? fail(init, STEP_HOSTNAME) : 0;
@@ -119,7 +137,7 @@ static int prepare_base(struct init *init) {
   if (result < 0)
     return report_failure(init->report, STEP_LIMITS, result);
   close_inherited(init->input);
-  if (setsid() < 0 || enter_namespaces(init) < 0)
+  if (setsid() < 0 || enter_namespaces(init) < 0 || prepare_network(init) < 0)
     return -1;
   await(init, MESSAGE_MAPPED); /* from here on there are ids */
   if (shift_time(init) < 0)    /* while our own files in /proc still belong to us */

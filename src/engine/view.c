@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "core/cleanup.h"
+#include "core/file.h"
 
 /* Opens an absolute path below a root without following any symbolic link: what the plan saw is
  * what is mounted, even if somebody swaps a folder for a link meanwhile. */
@@ -92,9 +93,17 @@ static int apply_private_folder(struct view *view, const struct operation *opera
                                                                                            : 0;
 }
 
+static int fill_private_file(struct view *view, const struct operation *operation) {
+  _cleanup_close_ int fd =
+      openat(view->private, operation->source, O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
+  return fd < 0 ? -errno : file_write_all(fd, operation->text, strlen(operation->text));
+}
+
 static int apply_private_file(struct view *view, const struct operation *operation) {
   mode_t mode = S_IFREG | operation->mode;
-  return mknodat(view->private, operation->source, mode, 0) < 0 && errno != EEXIST ? -errno : 0;
+  if (mknodat(view->private, operation->source, mode, 0) < 0 && errno != EEXIST)
+    return -errno;
+  return operation->text ? fill_private_file(view, operation) : 0;
 }
 
 static int apply_private_link(struct view *view, const struct operation *operation) {

@@ -53,6 +53,7 @@ static void set_environment(struct compiler *compiler) {
   plan_set_variable(environment, "TMPDIR", "/tmp");
   plan_set_variable(environment, "XDG_RUNTIME_DIR", runtime);
   plan_set_variable(environment, "SANDBOX", compiler->request->session_id);
+  compile_proxy_variables(compiler);
   STRV_FOREACH (entry, &compiler->policy->environment_set) {
     const char *equals = strchr(*entry, '=');
     _cleanup_free_ char *name = xstrndup(*entry, (size_t)(equals - *entry));

@@ -136,7 +136,9 @@ static int refuse_unsupported(const struct policy *policy, struct sb_error *erro
     const char *feature, *fix;
   } features[] = {
       {policy->mode == MODE_DYNAMIC, "dynamic mode", "use --static"},
-      {policy->network.mode != NETWORK_NONE, "network access", "leave network.mode at none"},
+      {policy->network.mode != NETWORK_NONE && strcmp(policy->network.driver, "auto") != 0 &&
+           strcmp(policy->network.driver, "relay") != 0,
+       "network drivers other than the relay", "use network.driver: auto"},
       {policy->network.publish.count > 0, "publishing ports", "remove network.publish"},
       {policy->network.unix_sockets.count > 0, "UNIX sockets from the host",
        "remove network.unix_sockets"},
@@ -180,6 +182,7 @@ static void plan_settings(struct compiler *compiler) {
   plan->terminal = request->terminal;
   plan->weaker_nested = compiler->policy->weaker_nested;
   plan->seccomp.debug = compiler->policy->debug;
+  plan->network.mode = compiler->policy->network.mode;
   plan->landlock = landlock_plan_new(landlock_abi());
   /* What lies in the private tmpfs is memory as well as disk: the smaller limit holds. */
   const struct limits *limits = &compiler->policy->limits;
@@ -195,7 +198,7 @@ static int compile_parts(struct compiler *compiler, struct sb_error *error) {
   compile_hidden(compiler);
   if (compile_globs(compiler, error) < 0 || compile_places(compiler, error) < 0 ||
       compile_git(compiler, error) < 0 || compile_protections(compiler, error) < 0 ||
-      compile_command(compiler, error) < 0)
+      compile_network(compiler, error) < 0 || compile_command(compiler, error) < 0)
     return -1;
   compile_masks(compiler);
   order_operations(compiler->plan);

@@ -67,6 +67,8 @@ int compile_globs(struct compiler *compiler, struct sb_error *error);
 int compile_places(struct compiler *compiler, struct sb_error *error);
 int compile_git(struct compiler *compiler, struct sb_error *error);
 int compile_protections(struct compiler *compiler, struct sb_error *error);
+int compile_network(struct compiler *compiler, struct sb_error *error);
+void compile_proxy_variables(struct compiler *compiler);
 void compile_masks(struct compiler *compiler);
 int compile_command(struct compiler *compiler, struct sb_error *error);
 

@@ -62,6 +62,7 @@ void plan_clear(struct plan *plan) {
     free(plan->operations[i].path);
     free(plan->operations[i].source);
     free(plan->operations[i].upper);
+    free(plan->operations[i].text);
     free(plan->operations[i].why);
   }
   free(plan->operations);
@@ -74,6 +75,7 @@ void plan_clear(struct plan *plan) {
   free(plan->working_folder);
   free(plan->hostname);
   landlock_plan_clear(&plan->landlock);
+  host_rules_free(plan->network.rules);
   *plan = (struct plan){0};
 }
 

@@ -11,6 +11,7 @@
 #include "core/strv.h"
 #include "engine/landlock.h"
 #include "engine/seccomp.h"
+#include "net/settings.h"
 #include "plan/project.h"
 #include "policy/policy.h"
 
@@ -51,6 +52,7 @@ struct operation {
   char *path;    /* in the workload's view, absolute and free of symbolic links */
   char *source;  /* host path, name in the private tmpfs, or link text; NULL if it is `path` */
   char *upper;   /* OVERLAY: folder for the changes; `work` lies beside it */
+  char *text;    /* PRIVATE_FILE: what it holds, or NULL: nothing */
   unsigned mode; /* PRIVATE_FOLDER */
   char *why;     /* for people: which rule or need put it here */
 };
@@ -74,6 +76,7 @@ struct plan {
 
   struct seccomp_variant seccomp;
   struct landlock_plan landlock;
+  struct network_settings network;
   enum terminal_mode terminal;
   unsigned long long private_size_bytes, private_inodes;
 

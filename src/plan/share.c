@@ -61,6 +61,7 @@ static struct operation *copy_operations(struct area *area, const struct plan *p
     copies[i].path = copy_string(area, plan->operations[i].path);
     copies[i].source = copy_string(area, plan->operations[i].source);
     copies[i].upper = copy_string(area, plan->operations[i].upper);
+    copies[i].text = copy_string(area, plan->operations[i].text);
     copies[i].why = copy_string(area, plan->operations[i].why);
   }
   return copies;
@@ -88,6 +89,7 @@ int plan_share(const struct plan *plan, struct plan *shared, struct sb_error *er
   copy.warnings = copy.notes = (struct strv){0}; /* for people, who are outside */
   copy.working_folder = copy_string(&area, plan->working_folder);
   copy.hostname = copy_string(&area, plan->hostname);
+  copy.network.rules = NULL; /* for the relay, which is outside */
   copy.landlock.rules = copy_rules(&area, &plan->landlock);
   if (area.full) {
     sb_fail(error, SB_CODE_SYSTEM, 0, "arguments, environment and paths are too long together");

@@ -52,6 +52,8 @@ void session_result_clear(struct session_result *result) {
   result->changes = NULL;
   json_decref(result->denials);
   result->denials = NULL;
+  json_decref(result->network);
+  result->network = NULL;
 }
 
 static void notify(struct monitor *monitor, const struct session_notice *notice) {
@@ -246,6 +248,9 @@ static void handle_message(struct monitor *monitor, const struct message *messag
     on_terminal(monitor, fds[0]);
     fds[0] = -1;
     return;
+  case MESSAGE_NETWORK:
+    network_start(monitor, fds);
+    return;
   case MESSAGE_STARTED:
     on_started(monitor, message->value, fds);
     return;
@@ -373,6 +378,7 @@ static int next_timeout(const struct monitor *monitor) {
 enum {
   WATCH_CHANNEL,
   WATCH_SIGNALS,
+  WATCH_NETWORK,
   WATCH_TERMINAL,
   WATCH_CAPTURE = WATCH_TERMINAL + TERMINAL_WATCH_COUNT,
   WATCH_PROMPT = WATCH_CAPTURE + 2,
@@ -383,6 +389,7 @@ static void look_once(struct monitor *monitor) {
   struct pollfd watched[WATCH_CONTROL + CONTROL_WATCH_LIMIT] = {
       [WATCH_CHANNEL] = {.fd = monitor->engine.channel, .events = POLLIN},
       [WATCH_SIGNALS] = {.fd = monitor->signals, .events = POLLIN},
+      [WATCH_NETWORK] = network_watch(&monitor->network),
   };
   terminal_watch(&monitor->terminal, watched + WATCH_TERMINAL);
   capture_watch(&monitor->capture, watched + WATCH_CAPTURE);
@@ -399,6 +406,8 @@ static void look_once(struct monitor *monitor) {
     read_signals(monitor);
   if (watched[WATCH_CHANNEL].revents)
     read_message(monitor);
+  if (watched[WATCH_NETWORK].revents)
+    network_read(monitor);
   control_dispatch(monitor->control, watched + WATCH_CONTROL, clients);
   supervision_step(monitor, watched + WATCH_PROMPT);
   uint64_t now = monotonic_ns();
@@ -564,6 +573,8 @@ static int conclude(struct monitor *monitor, struct sb_error *error) {
     /* AppArmor lets a user namespace be made, but not used. */
     return report->failed == STEP_NAMESPACES ? explain_refusal(error) : -1;
   }
+  if (monitor->network.failed)
+    return sb_fail(error, SB_CODE_SYSTEM, 0, "starting the network relay");
   conclude_limits(monitor);
   if (monitor->timed_out)
     result->exit_code = 124;
@@ -586,6 +597,7 @@ static void finish(struct monitor *monitor) {
   limit_group_sample(&monitor->limits, &monitor->result->usage);
   engine_destroy(&monitor->engine, &used);
   usage_add_rusage(&monitor->result->usage, &used);
+  network_finish(monitor); /* after the last who could use it */
   terminal_drain(&monitor->terminal); /* now that nobody is left to write more */
   capture_drain(&monitor->capture);
   terminal_restore(&monitor->terminal);
@@ -612,6 +624,7 @@ int session_run(const struct session_request *request, struct session_result *re
       .capture = CAPTURE_NONE,
       .placeholders = PLACEHOLDERS_NONE,
       .registration = REGISTRATION_NONE,
+      .network = NETWORK_NONE_YET,
       .limits = LIMIT_GROUP_NONE,
       .started_ns = monotonic_ns(),
   };

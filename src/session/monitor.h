@@ -7,6 +7,7 @@
 #include "engine/engine.h"
 #include "session/control.h"
 #include "session/execs.h"
+#include "session/network.h"
 #include "session/placeholders.h"
 #include "session/registry.h"
 #include "session/session.h"
@@ -25,6 +26,7 @@ struct monitor {
   struct registration registration;
   struct audit *audit; /* open from before the workload to the end */
   struct control *control;
+  struct network network;
   struct execs execs;
   struct supervision supervision;
   struct strv unsaid; /* warnings that wait until the terminal is the user's again */

@@ -26,6 +26,7 @@ struct session_result {
   enum limit_enforcer enforcers[LIMIT_COUNT];
   struct usage usage;
   double wall_seconds;
+  json_t *network;         /* connections and refusals, or NULL */
   struct changes *changes; /* what changed, if the request asked for it */
   json_t *denials;         /* what was denied: an array, NULL if nothing could be */
   struct capture capture;  /* what was captured, if asked for */

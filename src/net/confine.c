@@ -1,0 +1,146 @@
+/* The relay's own confinement; see confine.h. Should work: TCP and UDP sockets, splicing, memory,
+ * reading resolv.conf and hosts. Must not: start a program, write or read any other file, trace or
+ * signal anybody. */
+#include "net/confine.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/audit.h>
+#include <linux/filter.h>
+#include <linux/landlock.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "core/cleanup.h"
+#include "engine/caps.h"
+#include "engine/landlock.h"
+#include "engine/seccomp.h"
+
+/* ---- system calls ---- */
+
+static const int allowed_calls[] = {
+    SYS_read,           SYS_write,         SYS_readv,
+    SYS_writev,         SYS_recvfrom,      SYS_recvmsg,
+    SYS_sendto,         SYS_sendmsg,       SYS_splice,
+    SYS_epoll_ctl,      SYS_epoll_pwait,   SYS_accept4,
+    SYS_close,          SYS_socket,        SYS_connect,
+    SYS_bind,           SYS_getsockname,   SYS_getpeername,
+    SYS_getsockopt,     SYS_setsockopt,    SYS_shutdown,
+    SYS_pipe2,          SYS_fcntl,         SYS_openat,
+    SYS_newfstatat,     SYS_fstat,         SYS_statx,
+    SYS_lseek,          SYS_clock_gettime, SYS_clock_nanosleep,
+    SYS_gettimeofday,   SYS_getrandom,     SYS_brk,
+    SYS_mmap,           SYS_munmap,        SYS_mremap,
+    SYS_mprotect,       SYS_madvise,       SYS_futex,
+    SYS_getpid,         SYS_gettid,        SYS_rt_sigreturn,
+    SYS_rt_sigprocmask, SYS_rt_sigaction,  SYS_restart_syscall,
+    SYS_exit,           SYS_exit_group,    SYS_tgkill,
+    SYS_ppoll,          SYS_uname,         SYS_sched_yield,
+    SYS_ioctl,
+#ifdef SYS_epoll_wait
+    SYS_epoll_wait,     SYS_poll,          SYS_open,
+    SYS_stat,
+#endif
+};
+
+#if defined(__x86_64__)
+#define AUDIT_ARCH_HERE AUDIT_ARCH_X86_64
+#elif defined(__aarch64__)
+#define AUDIT_ARCH_HERE AUDIT_ARCH_AARCH64
+#elif defined(__riscv)
+#define AUDIT_ARCH_HERE AUDIT_ARCH_RISCV64
+#else
+#error "add this architecture's AUDIT_ARCH_ value"
+#endif
+
+#define LOAD(field)                                                                                \
+  (struct sock_filter) BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, field))
+#define RETURN(value) (struct sock_filter) BPF_STMT(BPF_RET | BPF_K, value)
+
+/* What is not listed fails with EPERM: the relay goes on, the call has not happened. */
+static int restrict_calls(void) {
+  struct sock_filter program[2 * ARRAY_SIZE(allowed_calls) + 8];
+  unsigned short length = 0;
+  program[length++] = LOAD(arch);
+  program[length++] =
+      (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, AUDIT_ARCH_HERE, 1, 0);
+  program[length++] = RETURN(SECCOMP_RET_KILL_PROCESS);
+  program[length++] = LOAD(nr);
+  for (size_t i = 0; i < ARRAY_SIZE(allowed_calls); i++) {
+    program[length++] =
+        (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (unsigned)allowed_calls[i], 0, 1);
+    program[length++] = RETURN(SECCOMP_RET_ALLOW);
+  }
+  program[length++] = RETURN(SECCOMP_RET_ERRNO | EPERM);
+  struct sock_fprog filter = {.len = length, .filter = program};
+  return seccomp_install(&filter);
+}
+
+/* ---- files ---- */
+
+#define ALL_FILE_RIGHTS ((1ULL << 13) - 1) /* of the first ABI; later ones are for what we lack */
+
+struct ruleset {
+  uint64_t handled_fs;
+};
+
+static void allow_reading(int ruleset, const char *path) {
+  _cleanup_close_ int fd = open(path, O_PATH | O_CLOEXEC);
+  struct landlock_path_beneath_attr rule = {.allowed_access = LANDLOCK_ACCESS_FS_READ_FILE,
+                                            .parent_fd = fd};
+  if (fd >= 0)
+    (void)syscall(SYS_landlock_add_rule, ruleset, LANDLOCK_RULE_PATH_BENEATH, &rule, 0);
+}
+
+/* resolv.conf is often a link into a folder of its own below /run, where a new one replaces it. */
+static void allow_resolver_folder(int ruleset) {
+  char path[PATH_MAX];
+  if (!realpath("/etc/resolv.conf", path) || strncmp(path, "/run/", 5) != 0)
+    return;
+  char *slash = strrchr(path, '/');
+  if (slash == path + 4)
+    return; /* in /run itself, which has more */
+  *slash = '\0';
+  allow_reading(ruleset, path);
+}
+
+/* A second wall behind the system calls; kernels without it have only those. */
+static int restrict_files(void) {
+  static const char *const files[] = {"/etc/resolv.conf", "/etc/hosts",    "/etc/nsswitch.conf",
+                                      "/etc/host.conf",   "/etc/services", "/dev/urandom"};
+  if (landlock_abi() == 0)
+    return 0;
+  struct ruleset attributes = {.handled_fs = ALL_FILE_RIGHTS};
+  _cleanup_close_ int ruleset =
+      (int)syscall(SYS_landlock_create_ruleset, &attributes, sizeof attributes, 0);
+  if (ruleset < 0)
+    return -errno;
+  for (size_t i = 0; i < ARRAY_SIZE(files); i++)
+    allow_reading(ruleset, files[i]);
+  allow_resolver_folder(ruleset);
+  return syscall(SYS_landlock_restrict_self, ruleset, 0) < 0 ? -errno : 0;
+}
+
+int relay_confine(void) {
+  struct rlimit none = {0, 0}, never = {1, 1};
+  int result =
+      setrlimit(RLIMIT_FSIZE, &none) < 0 || setrlimit(RLIMIT_CORE, &never) < 0 ? -errno : 0;
+  prctl(PR_SET_DUMPABLE, 0);
+  if (result == 0)
+    result = caps_drop_all();
+  if (result == -EPERM)
+    result = 0; /* there was none to drop, and no right to lock what is not there */
+  if (result == 0 && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+    result = -errno;
+  if (result == 0)
+    result = restrict_files();
+  return result < 0 ? result : restrict_calls();
+}

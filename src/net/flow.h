@@ -1,0 +1,126 @@
+/* Private to the relay: one connection of the workload, from accept to close. */
+#pragma once
+
+#include "net/link.h"
+#include "net/loop.h"
+#include "net/names.h"
+#include "net/relay.h"
+#include "net/resolve.h"
+
+#define HEAD_LIMIT 65536 /* of a proxy request */
+
+enum flow_kind {
+  FLOW_LED,     /* led here by the rules; it knows nothing of us */
+  FLOW_SOCKS,   /* SOCKS5 */
+  FLOW_CONNECT, /* HTTP CONNECT */
+  FLOW_HTTP,    /* HTTP requests with absolute addresses */
+};
+
+enum flow_state {
+  FLOW_READING, /* what the client wants */
+  FLOW_ASKING,
+  FLOW_RESOLVING,
+  FLOW_CONNECTING,
+  FLOW_UPSTREAM, /* talking to a proxy of ours */
+  FLOW_RELAYING,
+  FLOW_HTTP_RELAYING,
+  FLOW_QUESTIONS, /* DNS by TCP */
+  FLOW_CLOSED,
+};
+
+/* One end, and what was read from it and not yet written to the other. */
+struct end {
+  struct watch watch;
+  struct flow *flow;
+  bool readable, writable, ended, passed_end;
+  bool bulk; /* much comes from here: splice */
+  int pipe[2];
+  size_t piped;
+  char *pending;
+  size_t pending_length, pending_done;
+};
+
+struct flow {
+  struct flow *next, **link; /* of all that are not closed */
+  struct flow *next_dead, *next_turn;
+  struct relay *relay;
+  enum flow_kind kind;
+  enum flow_state state;
+  bool inspect;    /* the first bytes may be a TLS hello: look before they pass */
+  bool greeted;    /* SOCKS: past the first message */
+  bool queued;     /* had its turn and wants another */
+  bool is_address; /* `host` is a literal address */
+  bool guarded;    /* refused because of the address it leads to */
+  struct end client, server;
+  char host[HOST_NAME_SIZE];
+  struct address address;
+  uint16_t port;
+  char reason[REASON_SIZE];
+  uint64_t until_ms;      /* the state must have changed by then; 0: it may stay */
+  const char *allowed_by; /* a rule as written, or constant text */
+  bool opened;            /* and counted */
+  struct ledger_line *line;
+  char *head; /* what was read of a request */
+  size_t head_length;
+  struct resolved *targets;
+  size_t next_target;
+  struct http_exchange *http;
+  uint32_t question;
+  struct asked *asked; /* DNS by TCP: the question that is being looked into */
+};
+
+struct relay {
+  const struct relay_input *input;
+  struct loop loop;
+  struct names *names;
+  struct resolver *resolver;
+  struct flow *flows, *dead, *turns;
+  size_t flow_count, flow_limit;
+  struct watch line, listeners[INSIDE_SOCKETS];
+  bool listening;
+  uint32_t last_question;
+  uint64_t denial_window_ms;
+  unsigned denials_told, denials_untold;
+  unsigned asked_count; /* questions that are being looked into */
+};
+
+/* flow.c: the course of a connection */
+void flow_accepted(struct relay *relay, int fd);
+void flow_tick(struct relay *relay, uint64_t now);
+void flow_wanted(struct flow *flow); /* host and port are known */
+void flow_answered(struct relay *relay, const struct link_message *message);
+void flow_connected(struct flow *flow); /* the way to the host is open */
+void flow_refuse(struct flow *flow, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void flow_fail(struct flow *flow, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void flow_close(struct flow *flow, bool reset);
+bool flow_set_host(struct flow *flow, const char *text, size_t length);
+
+/* pump.c: moving bytes */
+void pump(struct flow *flow);
+void want_turn(struct flow *flow); /* there is more to move; others come first */
+void end_clear(struct end *end);
+
+/* Writes at once what fits and keeps the rest for later, behind what was read from `from`. */
+void end_write(struct end *to, struct end *from, const void *bytes, size_t length);
+
+/* Sends what was kept; true if nothing is left. */
+bool end_flush(struct end *to, struct end *from);
+
+/* Writes a last message to the client and closes. */
+void end_say_last(struct flow *flow, const void *bytes, size_t length);
+
+/* A buffer for one call at a time. */
+#define SHARED_SIZE 65536
+extern char shared_buffer[SHARED_SIZE];
+
+/* proxy-socks.c */
+void socks_read(struct flow *flow);
+void socks_say(struct flow *flow, unsigned code);
+
+/* Counts a refusal and tells the monitor, as often as it may be told. */
+void relay_note_denied(struct relay *relay, const char *host, uint16_t port, const char *reason);
+
+/* questions.c: DNS */
+void questions_forget(struct flow *flow);
+void questions_read_datagrams(struct relay *relay, int fd);
+void questions_read_stream(struct flow *flow);

@@ -1,0 +1,89 @@
+/* The guard on addresses; see guard.h. */
+#include "net/guard.h"
+
+#include <string.h>
+#include <unistd.h>
+
+#include "core/cleanup.h"
+
+#define V4(a, b, c, d)                                                                             \
+  {                                                                                                \
+    .family = 4, .bytes = { a, b, c, d }                                                           \
+  }
+
+static const struct {
+  struct address network;
+  unsigned bits;
+  const char *reason;
+} guarded[] = {
+    {V4(0, 0, 0, 0), 8, "an address of this machine"},
+    {V4(127, 0, 0, 0), 8, "loopback"},
+    {V4(169, 254, 0, 0), 16, "link-local, where cloud metadata lives"},
+    {V4(10, 0, 0, 0), 8, "a private network"},
+    {V4(172, 16, 0, 0), 12, "a private network"},
+    {V4(192, 168, 0, 0), 16, "a private network"},
+    {V4(100, 64, 0, 0), 10, "a carrier's or cloud's private network"},
+    {V4(168, 63, 129, 16), 32, "cloud metadata"},
+    {V4(192, 0, 0, 0), 24, "reserved"},
+    {V4(192, 88, 99, 0), 24, "a 6to4 relay"},
+    {V4(198, 18, 0, 0), 15, "reserved for benchmarks, and for our own answers"},
+    {V4(224, 0, 0, 0), 4, "multicast"},
+    {V4(240, 0, 0, 0), 4, "reserved, or broadcast"},
+    {{.family = 6}, 127, "loopback"}, /* :: and ::1 */
+    {{.family = 6, .bytes = {0xfe, 0x80}}, 10, "link-local"},
+    {{.family = 6, .bytes = {0xfe, 0xc0}}, 10, "a private network"},
+    {{.family = 6, .bytes = {0xfc}}, 7, "a private network"},
+    {{.family = 6, .bytes = {0xff}}, 8, "multicast"},
+    {{.family = 6, .bytes = {0x20, 0x01, 0, 0}}, 32, "a Teredo tunnel"},
+    {{.family = 6, .bytes = {[0] = 0x5f}}, 16, "reserved"},
+    /* Local-use NAT64: any /96 below it may lead to any IPv4 address. */
+    {{.family = 6, .bytes = {0, 0x64, 0xff, 0x9b, 0, 1}}, 48, "a local NAT64 prefix"},
+};
+
+/* IPv6 networks that carry an IPv4 address, and where. */
+static const struct {
+  struct address network;
+  unsigned bits, offset;
+} carriers[] = {
+    {{.family = 6, .bytes = {[10] = 0xff, [11] = 0xff}}, 96, 12}, /* mapped */
+    {{.family = 6}, 96, 12},                                      /* compatible */
+    {{.family = 6, .bytes = {0, 0x64, 0xff, 0x9b}}, 96, 12},      /* NAT64 */
+    {{.family = 6, .bytes = {[8] = 0xff, [9] = 0xff}}, 96, 12},   /* translated (SIIT) */
+    {{.family = 6, .bytes = {0x20, 0x02}}, 16, 2},                /* 6to4 */
+};
+
+static const char *look_up(const struct address *address) {
+  for (size_t i = 0; i < ARRAY_SIZE(guarded); i++) {
+    if (address_within(address, &guarded[i].network, guarded[i].bits))
+      return guarded[i].reason;
+  }
+  return NULL;
+}
+
+const char *guard_reason(const struct address *address) {
+  const char *reason = look_up(address);
+  for (size_t i = 0; !reason && i < ARRAY_SIZE(carriers); i++) {
+    if (!address_within(address, &carriers[i].network, carriers[i].bits))
+      continue;
+    struct address carried = {.family = 4};
+    memcpy(carried.bytes, address->bytes + carriers[i].offset, 4);
+    reason = look_up(&carried);
+  }
+  return reason;
+}
+
+/* A datagram socket that connects sends nothing: it asks for the route. Only to an address of its
+ * own does the kernel go from that very address. */
+bool guard_is_own(const struct address *address) {
+  struct sockaddr_storage target, source;
+  socklen_t length = address_to_sockaddr(address, 9, &target), size = sizeof source;
+  _cleanup_close_ int fd = socket(target.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  if (fd < 0)
+    return true; /* we cannot tell */
+  if (connect(fd, (struct sockaddr *)&target, length) < 0 ||
+      getsockname(fd, (struct sockaddr *)&source, &size) < 0)
+    return false; /* no way there at all: the connection itself will say so */
+  uint16_t ignored;
+  struct address own = address_from_sockaddr(&source, &ignored);
+  return address_equal(&own, address);
+}

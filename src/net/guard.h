@@ -1,0 +1,14 @@
+/* The guard on addresses: where a name may never lead unless policy lists the address itself. It
+ * is asked about every address a connection is about to use, after resolving, so a name that
+ * changes its mind (DNS rebinding) gains nothing. The table is pure; what the host's own addresses
+ * are, the kernel says. */
+#pragma once
+
+#include "net/match.h"
+
+/* Why the address is out of bounds ("loopback", "private network", …), or NULL. Addresses that
+ * carry an IPv4 address inside (mapped, NAT64, 6to4) are judged by it, too. */
+const char *guard_reason(const struct address *address);
+
+/* True if this machine has the address. */
+bool guard_is_own(const struct address *address);

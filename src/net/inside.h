@@ -1,0 +1,25 @@
+/* What the session's init does in its network namespace for the relay, while it still may: routes
+ * that keep every packet on the loopback device, rules that lead connections and questions to our
+ * sockets, and the sockets themselves. Raw system calls, no allocation.
+ *
+ * The rules use the kernel's transparent proxying, not address translation: there is no connection
+ * tracking to pay for, the accepted socket's own name is where the workload wanted to go, and
+ * answers come from there. If the relay is gone, its sockets are, and the kernel answers with a
+ * reset or "port unreachable": the routes lead nowhere else. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* On the session's loopback. One port for everything that comes by TCP: what was led here keeps its
+ * destination, what was addressed to it is a proxy request, and its first byte says of which kind.
+ * Above the ports that are given out at random. */
+#define RELAY_PORT       61080
+#define RESOLVER_PORT    53
+#define RESOLVER_ADDRESS "127.0.0.53"
+
+enum inside_socket { INSIDE_TCP4, INSIDE_UDP4, INSIDE_TCP6, INSIDE_UDP6, INSIDE_SOCKETS };
+
+/* Fills ret_sockets; those of IPv6 are -1 where the kernel has none. Returns 0 or a negative errno,
+ * and then nothing is open. */
+int inside_prepare(int ret_sockets[INSIDE_SOCKETS]);

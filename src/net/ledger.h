@@ -1,0 +1,38 @@
+/* What the relay has carried and refused, in memory shared with the monitor: counters and one line
+ * for each host, port and verdict. The relay writes, the monitor reads at any time, also after the
+ * relay's end, and believes no more of it than that it is text and numbers. */
+#pragma once
+
+#include <jansson.h>
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include "net/address.h"
+
+#define LEDGER_LINES 256
+
+struct ledger_line {
+  char host[HOST_NAME_SIZE];
+  uint16_t port;
+  uint8_t allowed;
+  char reason[REASON_SIZE]; /* the rule, or why not */
+  uint64_t connections, active, sent, received;
+};
+
+struct ledger {
+  uint64_t connections, active, denied, failed, questions, denied_questions, sent, received;
+  uint64_t unlisted; /* connections for which there was no line left */
+  _Atomic uint32_t line_count;
+  struct ledger_line lines[LEDGER_LINES];
+};
+
+/* Shared memory; NULL (errno) on failure. */
+struct ledger *ledger_new(void);
+void ledger_free(struct ledger *ledger);
+
+/* The line of this host, port and verdict, made if need be; NULL if there is none left. */
+struct ledger_line *ledger_find(struct ledger *ledger, const char *host, uint16_t port,
+                                bool allowed, const char *reason);
+
+/* {"connections": …, "hosts": [{"host": …, "port": …, "decision": …}]} */
+json_t *ledger_to_json(const struct ledger *ledger);

@@ -1,0 +1,25 @@
+/* The line between the monitor and its relay: a SEQPACKET socket pair with fixed messages. Each end
+ * learns of the other's death by end of file. Neither ever waits for the other. */
+#pragma once
+
+#include "net/address.h"
+
+enum link_kind {
+  /* relay → monitor */
+  LINK_READY,    /* confined and at work */
+  LINK_ASK,      /* policy does not know the host: what shall it be? */
+  LINK_WITHDRAW, /* nobody waits for that answer any more */
+  LINK_OPENED,   /* the first connection to a host and port */
+  LINK_DENIED,   /* refused; count: how many since the last of these */
+  /* monitor → relay */
+  LINK_ANSWER, /* allowed: yes or no */
+};
+
+struct link_message {
+  uint32_t kind, id, count;
+  uint16_t port, client_port;
+  uint8_t allowed;
+  struct address client;     /* the asking socket's own name inside: whose is it? */
+  char host[HOST_NAME_SIZE]; /* a name or a literal address */
+  char reason[REASON_SIZE];
+};

@@ -1,0 +1,269 @@
+/* Moving bytes between the two ends of a connection. Small amounts go through one shared buffer:
+ * that costs two calls and no memory. Who sends much gets a pipe and is spliced, so that its bytes
+ * never come into our memory. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/alloc.h"
+#include "net/flow.h"
+#include "net/tls.h"
+
+#define TURN_CALLS  16        /* then others have their turn */
+#define PIPE_SIZE   (1 << 18) /* a good compromise on loopback; the kernel may give less */
+#define SPLICE_SIZE (1 << 20)
+
+char shared_buffer[SHARED_SIZE];
+
+enum moved { MOVED_SOME, MOVED_NOTHING, MOVED_BROKEN };
+
+/* ---- what could not be written yet ---- */
+
+static void drop_pipe(struct end *end) {
+  if (end->pipe[0] >= 0) {
+    close(end->pipe[0]);
+    close(end->pipe[1]);
+  }
+  end->pipe[0] = end->pipe[1] = -1;
+  end->piped = 0;
+}
+
+void end_clear(struct end *end) {
+  drop_pipe(end);
+  free(end->pending);
+  end->pending = NULL;
+  end->pending_length = end->pending_done = 0;
+}
+
+static void keep(struct end *from, const char *bytes, size_t length) {
+  size_t left = from->pending_length - from->pending_done;
+  char *all = xmalloc(left + length);
+  if (left > 0)
+    memcpy(all, from->pending + from->pending_done, left);
+  memcpy(all + left, bytes, length);
+  free(from->pending);
+  from->pending = all;
+  from->pending_length = left + length;
+  from->pending_done = 0;
+}
+
+bool end_flush(struct end *to, struct end *from) {
+  while (from->pending) {
+    ssize_t sent = send(to->watch.fd, from->pending + from->pending_done,
+                        from->pending_length - from->pending_done, MSG_NOSIGNAL);
+    if (sent < 0) {
+      to->writable = false;
+      return false; /* an error shows when it is read from */
+    }
+    from->pending_done += (size_t)sent;
+    if (from->pending_done == from->pending_length) {
+      free(from->pending);
+      from->pending = NULL;
+      from->pending_length = from->pending_done = 0;
+    }
+  }
+  return true;
+}
+
+void end_write(struct end *to, struct end *from, const void *bytes, size_t length) {
+  ssize_t sent = 0;
+  if (!from->pending) {
+    sent = send(to->watch.fd, bytes, length, MSG_NOSIGNAL);
+    if (sent < 0)
+      sent = 0;
+  }
+  if ((size_t)sent == length)
+    return;
+  to->writable = false;
+  keep(from, (const char *)bytes + sent, length - (size_t)sent);
+}
+
+void end_say_last(struct flow *flow, const void *bytes, size_t length) {
+  /* Into the socket's own buffer, which is empty or nearly so; then an orderly end. What the client
+   * has sent and we have not read would turn it into a reset that overtakes the message. */
+  while (recv(flow->client.watch.fd, shared_buffer, SHARED_SIZE, MSG_DONTWAIT) > 0)
+    ;
+  (void)send(flow->client.watch.fd, bytes, length, MSG_NOSIGNAL);
+  shutdown(flow->client.watch.fd, SHUT_WR);
+  flow_close(flow, false);
+}
+
+/* ---- moving ---- */
+
+static void count(struct flow *flow, const struct end *from, size_t bytes) {
+  struct ledger *ledger = flow->relay->input->ledger;
+  bool up = from == &flow->client;
+  *(up ? &ledger->sent : &ledger->received) += bytes;
+  if (flow->line)
+    *(up ? &flow->line->sent : &flow->line->received) += bytes;
+}
+
+static bool is_temporary(int error) {
+  return error == EAGAIN || error == EINTR;
+}
+
+static enum moved drain_pipe(struct end *from, struct end *to) {
+  while (from->piped > 0) {
+    ssize_t moved = splice(from->pipe[0], NULL, to->watch.fd, NULL, from->piped,
+                           SPLICE_F_MOVE | SPLICE_F_NONBLOCK);
+    if (moved < 0 && is_temporary(errno)) {
+      to->writable = false;
+      return MOVED_NOTHING;
+    }
+    if (moved <= 0)
+      return MOVED_BROKEN;
+    from->piped -= (size_t)moved;
+  }
+  return MOVED_SOME;
+}
+
+static bool open_pipe(struct end *end) {
+  if (end->pipe[0] >= 0)
+    return true;
+  if (pipe2(end->pipe, O_CLOEXEC | O_NONBLOCK) < 0) {
+    end->pipe[0] = end->pipe[1] = -1;
+    return false;
+  }
+  (void)fcntl(end->pipe[0], F_SETPIPE_SZ, PIPE_SIZE);
+  return true;
+}
+
+static enum moved after_read(struct flow *flow, struct end *from, ssize_t got) {
+  if (got < 0 && is_temporary(errno)) {
+    from->readable = false;
+    if (from->piped == 0)
+      drop_pipe(from); /* idle connections hold no pipe */
+    return MOVED_NOTHING;
+  }
+  if (got < 0)
+    return MOVED_BROKEN;
+  if (got == 0)
+    from->ended = true;
+  else
+    count(flow, from, (size_t)got);
+  return MOVED_SOME;
+}
+
+static enum moved splice_some(struct flow *flow, struct end *from, struct end *to) {
+  ssize_t got = splice(from->watch.fd, NULL, from->pipe[1], NULL, SPLICE_SIZE,
+                       SPLICE_F_MOVE | SPLICE_F_NONBLOCK);
+  enum moved moved = after_read(flow, from, got);
+  if (moved != MOVED_SOME || got == 0)
+    return moved;
+  from->piped = (size_t)got;
+  return drain_pipe(from, to);
+}
+
+static enum moved copy_some(struct flow *flow, struct end *from, struct end *to) {
+  ssize_t got = recv(from->watch.fd, shared_buffer, SHARED_SIZE, 0);
+  enum moved moved = after_read(flow, from, got);
+  if (moved != MOVED_SOME || got == 0)
+    return moved;
+  from->bulk = got >= SHARED_SIZE / 2;
+  ssize_t sent = send(to->watch.fd, shared_buffer, (size_t)got, MSG_NOSIGNAL);
+  if (sent < 0 && !is_temporary(errno))
+    return MOVED_BROKEN;
+  if (sent == got)
+    return MOVED_SOME;
+  to->writable = false;
+  size_t done = sent < 0 ? 0 : (size_t)sent;
+  keep(from, shared_buffer + done, (size_t)got - done);
+  return MOVED_NOTHING;
+}
+
+/* ---- the first bytes ---- */
+
+static void refuse_name(struct flow *flow, const char *name) {
+  flow_refuse(flow, "TLS to %.60s inside a connection to %.60s", name, flow->host);
+}
+
+static bool name_fits(const struct flow *flow, const char *name) {
+  const struct host_rules *rules = flow->relay->input->rules;
+  if (strcmp(name, flow->host) == 0)
+    return true;
+  return rules->everything && host_rules_name(rules, name, flow->port).verdict == HOST_ALLOWED;
+}
+
+/* What a TLS client says it wants must be what the connection was opened for (domain fronting).
+ * False: nothing may pass yet, or the flow is no more. */
+static bool inspect(struct flow *flow) {
+  char name[HOST_NAME_SIZE];
+  ssize_t got = recv(flow->client.watch.fd, shared_buffer, TLS_HELLO_LIMIT, MSG_PEEK);
+  if (got <= 0) {
+    flow->inspect = got < 0; /* at the end there is nothing to look at */
+    flow->client.readable = got == 0;
+    return got == 0;
+  }
+  switch (tls_server_name((const uint8_t *)shared_buffer, (size_t)got, name)) {
+  case TLS_MORE:
+    if (got < TLS_HELLO_LIMIT) {
+      flow->client.readable = false;
+      return false;
+    }
+    flow_refuse(flow, "a TLS hello without an end");
+    return false;
+  case TLS_BROKEN:
+    flow_refuse(flow, "a TLS hello that cannot be read");
+    return false;
+  case TLS_NAME:
+    if (!name_fits(flow, name)) {
+      refuse_name(flow, name);
+      return false;
+    }
+    break;
+  default:
+    break;
+  }
+  flow->inspect = false;
+  return true;
+}
+
+/* ---- one direction, both directions ---- */
+
+static enum moved pass_on(struct flow *flow, struct end *from, struct end *to) {
+  for (int calls = 0; calls < TURN_CALLS; calls++) {
+    enum moved moved = MOVED_SOME;
+    if (!to->writable || (from->pending && !end_flush(to, from)))
+      return MOVED_NOTHING;
+    if (from->piped > 0)
+      moved = drain_pipe(from, to);
+    else if (from->ended || !from->readable)
+      break;
+    else if (from == &flow->client && flow->inspect && !inspect(flow))
+      return MOVED_NOTHING;
+    else if (from->bulk && open_pipe(from))
+      moved = splice_some(flow, from, to);
+    else
+      moved = copy_some(flow, from, to);
+    if (moved != MOVED_SOME)
+      return moved;
+  }
+  if (from->ended && !from->passed_end && !from->pending && from->piped == 0) {
+    from->passed_end = true;
+    shutdown(to->watch.fd, SHUT_WR);
+  }
+  return from->readable && !from->ended ? MOVED_SOME : MOVED_NOTHING;
+}
+
+void want_turn(struct flow *flow) {
+  if (flow->queued)
+    return;
+  flow->queued = true;
+  flow->next_turn = flow->relay->turns;
+  flow->relay->turns = flow;
+}
+
+void pump(struct flow *flow) {
+  enum moved up = pass_on(flow, &flow->client, &flow->server);
+  if (flow->state != FLOW_RELAYING)
+    return; /* refused meanwhile */
+  enum moved down = pass_on(flow, &flow->server, &flow->client);
+  if (up == MOVED_BROKEN || down == MOVED_BROKEN)
+    flow_close(flow, true);
+  else if (flow->client.passed_end && flow->server.passed_end)
+    flow_close(flow, false);
+  else if (up == MOVED_SOME || down == MOVED_SOME)
+    want_turn(flow);
+}

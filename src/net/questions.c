@@ -1,0 +1,288 @@
+/* The sandbox's resolver. Names that policy allows are looked up outside and answered with a
+ * synthetic address; a name that is not allowed never leaves this process: a look-up is a message
+ * to whoever owns the domain. */
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/alloc.h"
+#include "core/cleanup.h"
+#include "net/dns.h"
+#include "net/flow.h"
+
+#define QUESTION_SIZE 1024
+#define ASKED_LIMIT   1024 /* at the same time */
+#define ROUND_LIMIT   64   /* datagrams before others have their turn */
+
+/* Where an answer goes. */
+struct asker {
+  struct relay *relay;
+  struct flow *flow; /* by TCP, or NULL */
+  int fd;            /* by UDP */
+  struct sockaddr_storage from;
+  socklen_t from_length;
+  struct address to; /* whom it asked: the answer comes from there */
+};
+
+/* A question that waits for an answer from outside. */
+struct asked {
+  struct asker asker;
+  uint8_t message[QUESTION_SIZE];
+  size_t length;
+};
+
+/* ---- sending ---- */
+
+static void set_source(struct msghdr *message, const struct address *source) {
+  struct cmsghdr *control = CMSG_FIRSTHDR(message);
+  if (source->family == 6) {
+    struct in6_pktinfo info = {0};
+    memcpy(&info.ipi6_addr, source->bytes, 16);
+    *control = (struct cmsghdr){CMSG_LEN(sizeof info), SOL_IPV6, IPV6_PKTINFO};
+    memcpy(CMSG_DATA(control), &info, sizeof info);
+    message->msg_controllen = CMSG_SPACE(sizeof info);
+    return;
+  }
+  struct in_pktinfo info = {0};
+  memcpy(&info.ipi_spec_dst, source->bytes, 4);
+  *control = (struct cmsghdr){CMSG_LEN(sizeof info), SOL_IP, IP_PKTINFO};
+  memcpy(CMSG_DATA(control), &info, sizeof info);
+  message->msg_controllen = CMSG_SPACE(sizeof info);
+}
+
+static void send_datagram(struct asker *asker, const uint8_t *bytes, size_t length) {
+  union {
+    char bytes[CMSG_SPACE(sizeof(struct in6_pktinfo))];
+    struct cmsghdr align;
+  } control = {0};
+  struct iovec part = {(void *)bytes, length};
+  struct msghdr message = {.msg_name = &asker->from,
+                           .msg_namelen = asker->from_length,
+                           .msg_iov = &part,
+                           .msg_iovlen = 1,
+                           .msg_control = &control,
+                           .msg_controllen = sizeof control};
+  set_source(&message, &asker->to);
+  (void)sendmsg(asker->fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+static void send_stream(struct flow *flow, const uint8_t *bytes, size_t length) {
+  uint8_t size[2] = {(uint8_t)(length >> 8), (uint8_t)length};
+  end_write(&flow->client, &flow->server, size, sizeof size);
+  end_write(&flow->client, &flow->server, bytes, length);
+}
+
+static void send_reply(struct asker *asker, const struct dns_question *question,
+                       const struct dns_reply *reply) {
+  uint8_t bytes[DNS_ANSWER_SIZE];
+  size_t length = dns_write(question, reply, bytes);
+  if (asker->flow) {
+    send_stream(asker->flow, bytes, length);
+    return;
+  }
+  size_t most = question->has_options && question->options_size > DNS_UDP_SIZE
+                    ? question->options_size
+                    : DNS_UDP_SIZE;
+  if (length > most)
+    length = dns_write_truncated(question, bytes);
+  send_datagram(asker, bytes, length);
+}
+
+/* ---- deciding ---- */
+
+static bool is_local_name(const struct relay *relay, const char *name) {
+  size_t length = strlen(name);
+  return strcmp(name, "localhost") == 0 || strcmp(name, relay->input->hostname) == 0 ||
+         (length > 10 && strcmp(name + length - 10, ".localhost") == 0);
+}
+
+static void reply_with(struct asker *asker, const struct dns_question *question,
+                       const struct address *v4, const struct address *v6) {
+  struct dns_reply reply = {.code = DNS_OK};
+  if (question->type == DNS_TYPE_A)
+    reply.address = v4;
+  else if (question->type == DNS_TYPE_AAAA)
+    reply.address = v6;
+  send_reply(asker, question, &reply); /* other types: the name is there, but has none of it */
+}
+
+static void reply_loopback(struct asker *asker, const struct dns_question *question) {
+  static const struct address v4 = {.family = 4, .bytes = {127, 0, 0, 1}};
+  static const struct address v6 = {.family = 6, .bytes = {[15] = 1}};
+  reply_with(asker, question, &v4, &v6);
+}
+
+static void reply_synthetic(struct asker *asker, const struct dns_question *question) {
+  struct relay *relay = asker->relay;
+  unsigned number = names_add(relay->names, question->name);
+  struct address v4 = names_v4(number), v6 = names_v6(number);
+  bool has_v6 = relay->input->sockets[INSIDE_TCP6] >= 0;
+  reply_with(asker, question, &v4, has_v6 ? &v6 : NULL);
+}
+
+static void reply_reverse(struct asker *asker, const struct dns_question *question) {
+  static const struct address loopback = {.family = 4, .bytes = {127}};
+  struct dns_reply reply = {.code = DNS_OK};
+  reply.pointer = names_find(asker->relay->names, &question->reversed);
+  if (address_within(&question->reversed, &loopback, 8))
+    reply.pointer = "localhost";
+  if (!reply.pointer)
+    reply.code = DNS_NO_SUCH_NAME;
+  send_reply(asker, question, &reply);
+}
+
+static void reply_code(struct asker *asker, const struct dns_question *question,
+                       enum dns_code code) {
+  send_reply(asker, question, &(struct dns_reply){.code = code});
+}
+
+static void reply_denied(struct asker *asker, const struct dns_question *question,
+                         const struct host_rule *rule) {
+  asker->relay->input->ledger->denied_questions++;
+  relay_note_denied(asker->relay, question->name, 0,
+                    rule ? rule->written : "not in network.allow: the name was not looked up");
+  send_reply(asker, question, &(struct dns_reply){.code = DNS_NO_SUCH_NAME, .blocked = true});
+}
+
+/* ---- looking outside ---- */
+
+static void free_asked(struct asked *asked) {
+  if (asked->asker.flow)
+    asked->asker.flow->asked = NULL;
+  asked->asker.relay->asked_count--;
+  free(asked);
+}
+
+static void on_resolved(void *context, const struct resolved *resolved) {
+  struct asked *asked = context;
+  struct asker asker = asked->asker;
+  struct dns_question question;
+  (void)dns_read(asked->message, asked->length, &question); /* it was read before */
+  if (resolved->status == RESOLVE_OK)
+    reply_synthetic(&asker, &question);
+  else
+    reply_code(&asker, &question,
+               resolved->status == RESOLVE_FAILED ? DNS_SERVER_FAILURE : DNS_NO_SUCH_NAME);
+  free_asked(asked);
+  if (asker.flow)
+    questions_read_stream(asker.flow);
+}
+
+static void look_outside(struct asker *asker, const struct dns_question *question,
+                         const uint8_t *message, size_t length) {
+  if (asker->relay->asked_count >= ASKED_LIMIT) {
+    reply_code(asker, question, DNS_SERVER_FAILURE);
+    return;
+  }
+  struct asked *asked = xcalloc(1, sizeof *asked);
+  asked->asker = *asker;
+  asked->length = length;
+  memcpy(asked->message, message, length);
+  asker->relay->asked_count++;
+  if (asker->flow)
+    asker->flow->asked = asked;
+  resolver_ask(asker->relay->resolver, question->name, on_resolved, asked);
+}
+
+void questions_forget(struct flow *flow) {
+  resolver_withdraw(flow->relay->resolver, flow->asked);
+  free_asked(flow->asked);
+}
+
+static void answer(struct asker *asker, const uint8_t *message, size_t length) {
+  struct relay *relay = asker->relay;
+  struct dns_question question;
+  int result = dns_read(message, length, &question);
+  if (result < 0)
+    return;
+  relay->input->ledger->questions++;
+  if (result != DNS_OK) {
+    reply_code(asker, &question, (enum dns_code)result);
+    return;
+  }
+  if (question.is_reverse) {
+    reply_reverse(asker, &question);
+    return;
+  }
+  if (question.name[0] == '\0') {
+    reply_code(asker, &question, DNS_NO_SUCH_NAME);
+    return;
+  }
+  if (is_local_name(relay, question.name)) {
+    reply_loopback(asker, &question);
+    return;
+  }
+  struct host_decision decision = host_rules_name(relay->input->rules, question.name, 0);
+  bool known = decision.verdict == HOST_ALLOWED;
+  if (!known && (decision.verdict == HOST_DENIED || !relay->input->may_ask))
+    reply_denied(asker, &question, decision.rule);
+  else if (!known || relay->input->upstream.kind != UPSTREAM_NONE)
+    reply_synthetic(asker, &question); /* nobody outside is asked before somebody says yes */
+  else
+    look_outside(asker, &question, message, length);
+}
+
+/* ---- receiving ---- */
+
+static bool find_destination(struct msghdr *message, struct address *ret) {
+  for (struct cmsghdr *control = CMSG_FIRSTHDR(message); control;
+       control = CMSG_NXTHDR(message, control)) {
+    bool v4 = control->cmsg_level == SOL_IP && control->cmsg_type == IP_ORIGDSTADDR;
+    bool v6 = control->cmsg_level == SOL_IPV6 && control->cmsg_type == IPV6_ORIGDSTADDR;
+    if (!v4 && !v6)
+      continue;
+    struct sockaddr_storage storage = {0};
+    memcpy(&storage, CMSG_DATA(control),
+           v4 ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6));
+    uint16_t ignored;
+    *ret = address_from_sockaddr(&storage, &ignored);
+    return true;
+  }
+  return false;
+}
+
+void questions_read_datagrams(struct relay *relay, int fd) {
+  for (int round = 0; round < ROUND_LIMIT; round++) {
+    struct asker asker = {.relay = relay, .fd = fd};
+    union {
+      char bytes[CMSG_SPACE(sizeof(struct sockaddr_in6))];
+      struct cmsghdr align;
+    } control;
+    uint8_t bytes[QUESTION_SIZE];
+    struct iovec part = {bytes, sizeof bytes};
+    struct msghdr message = {.msg_name = &asker.from,
+                             .msg_namelen = sizeof asker.from,
+                             .msg_iov = &part,
+                             .msg_iovlen = 1,
+                             .msg_control = &control,
+                             .msg_controllen = sizeof control};
+    ssize_t got = recvmsg(fd, &message, MSG_DONTWAIT);
+    if (got < 0)
+      return;
+    asker.from_length = message.msg_namelen;
+    if (!(message.msg_flags & MSG_TRUNC) && find_destination(&message, &asker.to))
+      answer(&asker, bytes, (size_t)got);
+  }
+}
+
+/* By TCP: a length, then the message; one at a time. */
+void questions_read_stream(struct flow *flow) {
+  (void)end_flush(&flow->client, &flow->server);
+  while (!flow->asked && !flow->server.pending) {
+    uint8_t bytes[2 + QUESTION_SIZE];
+    ssize_t got = recv(flow->client.watch.fd, bytes, sizeof bytes, MSG_PEEK);
+    if (got < 0 && errno == EAGAIN)
+      return;
+    size_t length = got >= 2 ? (size_t)bytes[0] << 8 | bytes[1] : 0;
+    if (got <= 0 || length > QUESTION_SIZE || (got >= 2 && length == 0)) {
+      flow_close(flow, got < 0);
+      return;
+    }
+    if (got < 2 || (size_t)got < length + 2)
+      return;
+    (void)recv(flow->client.watch.fd, bytes, length + 2, 0);
+    struct asker asker = {.relay = flow->relay, .flow = flow, .fd = -1};
+    answer(&asker, bytes + 2, length);
+  }
+}

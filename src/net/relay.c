@@ -1,0 +1,202 @@
+/* The relay's process; see relay.h. */
+#include "net/relay.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "core/cleanup.h"
+#include "core/file.h"
+#include "net/confine.h"
+#include "net/flow.h"
+#include "net/proxy-http.h"
+
+#define TICK_MS      500
+#define ACCEPT_BATCH 64
+
+static struct relay *the_relay; /* watches of listeners hold no pointer back */
+
+/* ---- listeners ---- */
+
+static void set_listening(struct relay *relay, bool listening) {
+  static const int listeners[] = {INSIDE_TCP4, INSIDE_TCP6};
+  for (size_t i = 0; i < ARRAY_SIZE(listeners); i++) {
+    struct watch *watch = &relay->listeners[listeners[i]];
+    if (watch->fd >= 0)
+      (void)loop_change_level(&relay->loop, watch, listening ? EPOLLIN : 0);
+  }
+  relay->listening = listening;
+}
+
+/* Out of descriptors, or as many connections as we may have: the rest waits in the kernel's queue
+ * until one has ended. */
+static void on_connections(struct watch *watch, uint32_t events) {
+  (void)events;
+  struct relay *relay = the_relay;
+  for (int i = 0; i < ACCEPT_BATCH; i++) {
+    if (relay->flow_count >= relay->flow_limit) {
+      set_listening(relay, false);
+      return;
+    }
+    int fd = accept4(watch->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (fd < 0) {
+      if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)
+        set_listening(relay, false);
+      return;
+    }
+    flow_accepted(relay, fd);
+  }
+}
+
+static void on_questions(struct watch *watch, uint32_t events) {
+  (void)events;
+  questions_read_datagrams(the_relay, watch->fd);
+}
+
+static int watch_sockets(struct relay *relay) {
+  for (int i = 0; i < INSIDE_SOCKETS; i++) {
+    bool datagrams = i == INSIDE_UDP4 || i == INSIDE_UDP6;
+    relay->listeners[i] = (struct watch){.fd = relay->input->sockets[i],
+                                         .ready = datagrams ? on_questions : on_connections};
+    if (relay->listeners[i].fd < 0)
+      continue;
+    int result = loop_add_level(&relay->loop, &relay->listeners[i], EPOLLIN);
+    if (result < 0)
+      return result;
+  }
+  relay->listening = true;
+  return 0;
+}
+
+/* ---- the monitor ---- */
+
+static void on_line(struct watch *watch, uint32_t events) {
+  struct relay *relay = the_relay;
+  struct link_message message;
+  (void)events;
+  for (;;) {
+    ssize_t got = recv(watch->fd, &message, sizeof message, MSG_DONTWAIT);
+    if (got < 0 && (errno == EAGAIN || errno == EINTR))
+      return;
+    if (got != sizeof message || message.kind != LINK_ANSWER) {
+      relay->loop.over = true; /* the monitor is gone, and so are we */
+      return;
+    }
+    message.reason[sizeof message.reason - 1] = '\0';
+    flow_answered(relay, &message);
+  }
+}
+
+/* ---- housekeeping ---- */
+
+static void free_dead(struct relay *relay) {
+  struct flow *kept = NULL, *next;
+  for (struct flow *flow = relay->dead; flow; flow = next) {
+    next = flow->next_dead;
+    if (flow->queued) { /* still in the list of turns */
+      flow->next_dead = kept;
+      kept = flow;
+      continue;
+    }
+    end_clear(&flow->client);
+    end_clear(&flow->server);
+    http_exchange_free(flow->http);
+    free(flow->targets);
+    free(flow);
+  }
+  relay->dead = kept;
+}
+
+static void give_turns(struct relay *relay) {
+  struct flow *turns = relay->turns, *next;
+  relay->turns = NULL;
+  for (struct flow *flow = turns; flow; flow = next) {
+    next = flow->next_turn;
+    flow->queued = false;
+    if (flow->state == FLOW_RELAYING)
+      pump(flow);
+    else if (flow->state == FLOW_HTTP_RELAYING)
+      http_pump(flow);
+  }
+}
+
+static int next_timeout(struct relay *relay) {
+  if (relay->turns)
+    return 0;
+  int wait = resolver_timeout(relay->resolver);
+  bool ticking = relay->flows || !relay->listening;
+  if (ticking && (wait < 0 || wait > TICK_MS))
+    wait = TICK_MS;
+  return wait;
+}
+
+static void work(struct relay *relay) {
+  uint64_t last_tick = 0;
+  while (!relay->loop.over) {
+    loop_round(&relay->loop, next_timeout(relay));
+    give_turns(relay);
+    resolver_tick(relay->resolver);
+    uint64_t now = loop_now_ms();
+    if (now - last_tick >= TICK_MS) {
+      last_tick = now;
+      flow_tick(relay, now);
+      if (!relay->listening)
+        set_listening(relay, true); /* try again; it stops by itself */
+    }
+    free_dead(relay);
+  }
+}
+
+/* ---- start ---- */
+
+/* Terminal and group signals are for the workload and its monitor. Our end is the line's. */
+static void ignore_signals(void) {
+  sigset_t all;
+  sigfillset(&all);
+  sigprocmask(SIG_BLOCK, &all, NULL);
+}
+
+static void leave_monitor(const struct relay_input *input) {
+  int kept[INSIDE_SOCKETS + 1];
+  memcpy(kept, input->sockets, sizeof input->sockets);
+  kept[INSIDE_SOCKETS] = input->line;
+  fd_close_others(kept, ARRAY_SIZE(kept));
+  _cleanup_close_ int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+  for (int fd = 0; null >= 0 && fd < 3; fd++)
+    dup2(null, fd); /* a pipe must see its end although we live */
+}
+
+static size_t most_flows(void) {
+  struct rlimit files = {1024, 1024};
+  if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
+    files.rlim_cur = files.rlim_max;
+    (void)setrlimit(RLIMIT_NOFILE, &files);
+    (void)getrlimit(RLIMIT_NOFILE, &files);
+  }
+  return files.rlim_cur > 256 ? (size_t)(files.rlim_cur - 128) / 2 : 64;
+}
+
+void relay_main(const struct relay_input *input) {
+  struct relay relay = {.input = input, .flow_limit = most_flows()};
+  the_relay = &relay;
+  prctl(PR_SET_NAME, "sandbox-relay");
+  ignore_signals();
+  leave_monitor(input);
+  relay.line = (struct watch){.fd = input->line, .ready = on_line};
+  if (loop_open(&relay.loop) < 0)
+    return;
+  relay.names = names_new();
+  relay.resolver = resolver_new(&relay.loop);
+  if (!relay.resolver || loop_add_level(&relay.loop, &relay.line, EPOLLIN) < 0 ||
+      relay_confine() < 0 || watch_sockets(&relay) < 0)
+    return; /* the monitor sees the end of the line */
+  struct link_message ready = {.kind = LINK_READY};
+  (void)send(input->line, &ready, sizeof ready, MSG_NOSIGNAL);
+  work(&relay);
+}

@@ -1,0 +1,34 @@
+/* Names to addresses, outside the sandbox, without ever blocking: c-ares with the machine's own
+ * resolv.conf and hosts file. Only names that policy allows come here. */
+#pragma once
+
+#include "net/address.h"
+#include "net/loop.h"
+
+#define RESOLVE_LIMIT 16 /* addresses of one name that are tried */
+
+enum resolve_status { RESOLVE_OK, RESOLVE_NO_SUCH_NAME, RESOLVE_FAILED };
+
+struct resolved {
+  enum resolve_status status;
+  struct address addresses[RESOLVE_LIMIT];
+  size_t count;
+};
+
+typedef void resolve_callback(void *context, const struct resolved *resolved);
+
+struct resolver;
+
+/* NULL if there is no memory or no configuration at all. */
+struct resolver *resolver_new(struct loop *loop);
+
+/* Calls back exactly once: at once if the answer is remembered, else later. */
+void resolver_ask(struct resolver *resolver, const char *name, resolve_callback *callback,
+                  void *context);
+
+/* The callback must not come any more. */
+void resolver_withdraw(struct resolver *resolver, void *context);
+
+/* When to call resolver_tick at the latest, in milliseconds; -1: no need. */
+int resolver_timeout(struct resolver *resolver);
+void resolver_tick(struct resolver *resolver);

@@ -1,0 +1,23 @@
+/* What a plan says about the network. */
+#pragma once
+
+#include "net/match.h"
+#include "policy/policy.h"
+
+/* An upstream proxy through which everything goes. */
+struct upstream {
+  enum { UPSTREAM_NONE, UPSTREAM_HTTP, UPSTREAM_SOCKS } kind;
+  char host[HOST_NAME_SIZE];
+  uint16_t port;
+};
+
+struct network_settings {
+  enum policy_network mode;
+  struct host_rules *rules; /* NULL in mode none */
+  struct upstream upstream;
+  bool may_ask; /* what no rule names may be asked about */
+};
+
+/* "host:port", "http://host:port", "socks5://host:port", or a port of this machine. What is wrong
+ * with it, or NULL. */
+const char *upstream_parse(const char *text, bool socks, struct upstream *ret_upstream);

@@ -1,0 +1,110 @@
+/* The network of a session: rules for the relay, the resolver's configuration, the variables that
+ * tell programs of the proxies. */
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/alloc.h"
+#include "core/cleanup.h"
+#include "core/escape.h"
+#include "core/file.h"
+#include "core/text.h"
+#include "net/inside.h"
+#include "plan/compile.h"
+
+#define RESOLVER_FILE       "/etc/resolv.conf"
+#define RESOLVER_FILE_LIMIT 65536
+
+/* Short names and how they are completed stay as they are outside. */
+static bool is_kept_line(const char *line) {
+  static const char *const kept[] = {"search", "domain", "options"};
+  for (size_t i = 0; i < ARRAY_SIZE(kept); i++) {
+    size_t length = strlen(kept[i]);
+    if (strncmp(line, kept[i], length) == 0 && (line[length] == ' ' || line[length] == '\t'))
+      return true;
+  }
+  return false;
+}
+
+static char *resolver_text(void) {
+  struct text text = {0};
+  _cleanup_free_ char *outside = NULL;
+  text_append(&text,
+              "# made by sandbox: its own resolver answers\nnameserver " RESOLVER_ADDRESS "\n");
+  if (file_read_at(AT_FDCWD, RESOLVER_FILE, RESOLVER_FILE_LIMIT, &outside, NULL) < 0)
+    return text_steal(&text);
+  char *rest = NULL;
+  for (char *line = strtok_r(outside, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
+    if (is_kept_line(line))
+      text_appendf(&text, "%s\n", line);
+  }
+  return text_steal(&text);
+}
+
+/* Where there is no such file none is needed: programs then ask loopback, and that is answered,
+ * too. */
+static void plan_resolver(struct compiler *compiler) {
+  struct plan *plan = compiler->plan;
+  const char *source, *place;
+  _cleanup_free_ char *path = compile_resolve(RESOLVER_FILE);
+  if (!path)
+    return;
+  if (compile_private_place(path, &source, &place)) { /* a link into /run */
+    compile_mount_point(compiler, path, false);
+    plan->operations[plan->operation_count - 1].text = resolver_text();
+    return;
+  }
+  compile_private_object(compiler, "resolv.conf", false, 0644);
+  plan->operations[plan->operation_count - 1].text = resolver_text();
+  plan_add(plan, OPERATION_PRIVATE_SEALED, path, "resolv.conf", "names are resolved by the relay");
+}
+
+static int plan_upstream(struct compiler *compiler, struct sb_error *error) {
+  const struct policy *policy = compiler->policy;
+  bool socks = policy->network.socks_proxy != NULL;
+  const char *written = socks ? policy->network.socks_proxy : policy->network.http_proxy;
+  if (!written)
+    return 0;
+  const char *problem = upstream_parse(written, socks, &compiler->plan->network.upstream);
+  if (!problem)
+    return 0;
+  _cleanup_free_ char *shown = escape_string(written);
+  sb_fail(error, SB_CODE_POLICY, 0, "network.%s: '%s' %s", socks ? "socks_proxy" : "http_proxy",
+          shown, problem);
+  return sb_hint(error, "write HOST:PORT");
+}
+
+int compile_network(struct compiler *compiler, struct sb_error *error) {
+  const struct policy *policy = compiler->policy;
+  struct network_settings *network = &compiler->plan->network;
+  if (network->mode == NETWORK_NONE)
+    return 0;
+  if (host_rules_new(&policy->network.allow, &policy->network.deny, network->mode == NETWORK_FULL,
+                     &network->rules, error) < 0 ||
+      plan_upstream(compiler, error) < 0)
+    return -1;
+  network->may_ask = policy->mode == MODE_DYNAMIC && network->mode == NETWORK_FILTERED;
+  plan_resolver(compiler);
+  return 0;
+}
+
+#define TEXT_OF(number)  #number
+#define NUMBER(constant) TEXT_OF(constant)
+#define PROXY            "127.0.0.1:" NUMBER(RELAY_PORT)
+
+static const struct {
+  const char *name, *value;
+} proxy_variables[] = {
+    {"HTTP_PROXY", "http://" PROXY},         {"http_proxy", "http://" PROXY},
+    {"HTTPS_PROXY", "http://" PROXY},        {"https_proxy", "http://" PROXY},
+    {"ALL_PROXY", "socks5://" PROXY},        {"all_proxy", "socks5://" PROXY},
+    {"NO_PROXY", "localhost,127.0.0.1,::1"}, {"no_proxy", "localhost,127.0.0.1,::1"},
+};
+
+void compile_proxy_variables(struct compiler *compiler) {
+  if (compiler->plan->network.mode == NETWORK_NONE)
+    return;
+  for (size_t i = 0; i < ARRAY_SIZE(proxy_variables); i++)
+    plan_set_variable(&compiler->plan->environment, proxy_variables[i].name,
+                      proxy_variables[i].value);
+}

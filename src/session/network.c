@@ -1,0 +1,189 @@
+/* The monitor's side of the relay; see network.h. */
+#include "session/network.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "core/cleanup.h"
+#include "core/json.h"
+#include "net/relay.h"
+#include "session/monitor.h"
+
+static _Noreturn void relay_process(struct monitor *monitor, const int *sockets, int line) {
+  const struct plan *plan = monitor->request->plan;
+  struct relay_input input = {
+      .line = line,
+      .rules = plan->network.rules,
+      .upstream = plan->network.upstream,
+      .may_ask = plan->network.may_ask,
+      .ledger = monitor->network.ledger,
+      .hostname = plan->hostname,
+  };
+  memcpy(input.sockets, sockets, sizeof input.sockets);
+  relay_main(&input);
+  _exit(0);
+}
+
+static int start(struct monitor *monitor, const int *sockets) {
+  struct network *network = &monitor->network;
+  int ends[2];
+  network->ledger = ledger_new();
+  if (!network->ledger ||
+      socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) < 0)
+    return -errno;
+  pid_t pid = fork();
+  if (pid == 0) {
+    close(ends[0]);
+    relay_process(monitor, sockets, ends[1]);
+  }
+  int result = pid < 0 ? -errno : 0;
+  close(ends[1]);
+  if (result < 0) {
+    close(ends[0]);
+    return result;
+  }
+  network->relay = pid;
+  network->line = ends[0];
+  return 0;
+}
+
+void network_start(struct monitor *monitor, int sockets[FD_PASS_LIMIT]) {
+  _Static_assert(FD_PASS_LIMIT == INSIDE_SOCKETS, "one message carries all sockets");
+  if (monitor->network.relay > 0 || start(monitor, sockets) < 0) {
+    monitor->network.failed = true;
+    monitor->over = true;
+  }
+  /* The caller closes our copies: when the relay goes, nobody listens any more. */
+}
+
+struct pollfd network_watch(const struct network *network) {
+  return (struct pollfd){.fd = network->line, .events = POLLIN};
+}
+
+json_t *network_to_json(const struct network *network) {
+  return network->ledger ? ledger_to_json(network->ledger) : json_null();
+}
+
+/* ---- what it says ---- */
+
+static json_t *message_fields(const struct link_message *message) {
+  json_t *fields = json_pack("{s:i}", "port", (int)message->port);
+  json_set_string(fields, "host", message->host);
+  json_set_string(fields, "rule", message->reason);
+  return fields;
+}
+
+static void note_opened(struct monitor *monitor, const struct link_message *message) {
+  _cleanup_error_ struct sb_error error = {0};
+  json_t *fields = message_fields(message);
+  json_object_set_new(fields, "decision", json_string("allow"));
+  if (monitor->audit)
+    (void)audit_write(monitor->audit, "net", fields, &error);
+  else
+    json_decref(fields);
+}
+
+static void note_denied(struct monitor *monitor, const struct link_message *message) {
+  _cleanup_error_ struct sb_error error = {0};
+  json_t *fields = message_fields(message);
+  json_object_set_new(fields, "decision", json_string("deny"));
+  json_object_set_new(fields, "count", json_integer(message->count));
+  log_write(monitor->request->log, LOG_WARNING, "net denied", -1, json_incref(fields));
+  if (monitor->audit)
+    (void)audit_summary(monitor->audit, "net", fields, &error);
+  else
+    json_decref(fields);
+}
+
+static void answer(struct monitor *monitor, uint32_t id, bool allowed, const char *reason) {
+  struct link_message message = {.kind = LINK_ANSWER, .id = id, .allowed = allowed};
+  strncpy(message.reason, reason, sizeof message.reason - 1);
+  (void)send(monitor->network.line, &message, sizeof message, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+/* The workload goes on without a network: what it could reach is less, never more. */
+static void on_end(struct monitor *monitor) {
+  struct network *network = &monitor->network;
+  close(network->line);
+  network->line = -1;
+  if (!network->ready) {
+    network->failed = true;
+    monitor->over = true;
+    return;
+  }
+  if (monitor->request->listener)
+    monitor->request->listener(
+        monitor->request->listener_context,
+        &(struct session_notice){.event = SESSION_WARNING,
+                                 .text = "the network relay has ended; nothing can be reached "
+                                         "from this session any more"});
+}
+
+static void handle(struct monitor *monitor, struct link_message *message) {
+  message->host[sizeof message->host - 1] = '\0';
+  message->reason[sizeof message->reason - 1] = '\0';
+  switch ((enum link_kind)message->kind) {
+  case LINK_READY:
+    monitor->network.ready = true;
+    return;
+  case LINK_OPENED:
+    note_opened(monitor, message);
+    return;
+  case LINK_DENIED:
+    note_denied(monitor, message);
+    return;
+  case LINK_ASK:
+    answer(monitor, message->id, false, "not in network.allow, and nobody to ask");
+    return;
+  default:
+    return;
+  }
+}
+
+void network_read(struct monitor *monitor) {
+  /* A few at a time: the terminal and the clients have their turn, too. */
+  for (int i = 0; i < 32 && monitor->network.line >= 0; i++) {
+    struct link_message message;
+    ssize_t got = recv(monitor->network.line, &message, sizeof message, MSG_DONTWAIT);
+    if (got < 0 && (errno == EAGAIN || errno == EINTR))
+      return;
+    if (got == sizeof message)
+      handle(monitor, &message);
+    else
+      on_end(monitor);
+  }
+}
+
+/* ---- the end ---- */
+
+static void note_figures(struct monitor *monitor) {
+  _cleanup_error_ struct sb_error error = {0};
+  json_t *figures = network_to_json(&monitor->network);
+  monitor->result->network = json_incref(figures);
+  if (monitor->audit)
+    (void)audit_write(monitor->audit, "net.summary", figures, &error);
+  else
+    json_decref(figures);
+}
+
+void network_finish(struct monitor *monitor) {
+  struct network *network = &monitor->network;
+  if (network->line >= 0)
+    network_read(monitor); /* what it said last */
+  if (network->relay > 0) {
+    kill(network->relay, SIGKILL);
+    while (waitpid(network->relay, NULL, 0) < 0 && errno == EINTR)
+      ;
+  }
+  if (network->line >= 0)
+    close(network->line);
+  if (network->ledger)
+    note_figures(monitor);
+  ledger_free(network->ledger);
+  *network = (struct network){.line = -1, .failed = network->failed};
+}

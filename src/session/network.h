@@ -1,0 +1,35 @@
+/* The monitor's side of the relay: starts it, answers its questions, writes down what it refused,
+ * and ends it. Never waits for it. */
+#pragma once
+
+#include <poll.h>
+#include <stdbool.h>
+
+#include "core/error.h"
+#include "core/file.h"
+#include "net/ledger.h"
+#include "net/link.h"
+
+struct monitor;
+
+struct network {
+  pid_t relay; /* 0: there is none */
+  int line;    /* to it, or -1 */
+  struct ledger *ledger;
+  bool ready;  /* it has said so */
+  bool failed; /* it ended before that */
+};
+#define NETWORK_NONE_YET ((struct network){.line = -1})
+
+/* The session's init has sent the relay's sockets. */
+void network_start(struct monitor *monitor, int sockets[FD_PASS_LIMIT]);
+
+/* What to poll for, and what to do then. */
+struct pollfd network_watch(const struct network *network);
+void network_read(struct monitor *monitor);
+
+/* Ends the relay and keeps its figures in the result. */
+void network_finish(struct monitor *monitor);
+
+/* The figures so far, or null. */
+json_t *network_to_json(const struct network *network);

