@@ -45,6 +45,7 @@ enum backend_feature {
   FEATURE_PRIVATE_TMP,
   FEATURE_PROCESS_ISOLATION, /* own pid namespace, or a kernel of its own */
   FEATURE_SIGNAL_ISOLATION,  /* processes outside cannot be signalled */
+  FEATURE_METADATA,          /* modes, owners and times outside of writable places stay */
   FEATURE_COUNT,
 };
 #define FEATURE(name) (UINT64_C(1) << FEATURE_##name)

@@ -271,7 +271,7 @@ const struct backend bwrap_backend = {
                 FEATURE(LIMIT_CPU) | FEATURE(LIMIT_PROCESSES) | FEATURE(LIMIT_IO) |
                 FEATURE(LIMIT_FILES) | FEATURE(LIMIT_TIME) | FEATURE(NO_DEBUG) |
                 FEATURE(SYSCALL_FILTER) | FEATURE(PRIVATE_TMP) | FEATURE(PROCESS_ISOLATION) |
-                FEATURE(SIGNAL_ISOLATION),
+                FEATURE(SIGNAL_ISOLATION) | FEATURE(METADATA),
     .limits_by_group = true,
     .probe = probe,
     .wrap = wrap,

@@ -40,6 +40,7 @@ static const struct {
     [FEATURE_PRIVATE_TMP] = {"private-tmp", "private temporary folders"},
     [FEATURE_PROCESS_ISOLATION] = {"process-isolation", "processes outside are invisible"},
     [FEATURE_SIGNAL_ISOLATION] = {"signal-isolation", "processes outside cannot be signalled"},
+    [FEATURE_METADATA] = {"metadata", "modes, owners and times outside writable folders stay"},
 };
 
 const char *backend_feature_name(enum backend_feature feature) {
@@ -59,7 +60,7 @@ void backend_describe_features(uint64_t set, struct strv *ret_words) {
 
 uint64_t backend_base_features(void) {
   return FEATURE(SYSCALL_FILTER) | FEATURE(PRIVATE_TMP) | FEATURE(PROCESS_ISOLATION) |
-         FEATURE(SIGNAL_ISOLATION);
+         FEATURE(SIGNAL_ISOLATION) | FEATURE(METADATA);
 }
 
 static uint64_t network_features(const struct policy *policy) {

@@ -12,10 +12,7 @@
 #include "core/suggest.h"
 
 const struct backend *const backends[] = {
-    &native_backend,
-    &bwrap_backend,
-    &seatbelt_backend,
-    NULL,
+    &native_backend, &landlock_backend, &bwrap_backend, &seatbelt_backend, NULL,
 };
 
 static size_t collect_names(const char *names[], size_t capacity) {

@@ -3,4 +3,4 @@
 
 #include "backend/backend.h"
 
-extern const struct backend bwrap_backend, seatbelt_backend;
+extern const struct backend bwrap_backend, landlock_backend, seatbelt_backend;

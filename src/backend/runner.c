@@ -2,7 +2,6 @@
  * output. The process tree itself belongs to the guard; see guard.h. Never prints. */
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,6 +23,7 @@
 #include "core/folder.h"
 #include "core/json.h"
 #include "core/path.h"
+#include "overlay/remove.h"
 #include "session/monitor.h"
 #include "session/placeholders.h"
 #include "session/terminal.h"
@@ -57,35 +57,57 @@ static void notify(struct runner *runner, const struct session_notice *notice) {
 
 /* ---- scratch folder ---- */
 
+static char *temporary_folder(void) {
+  const char *named = getenv("TMPDIR");
+  char *resolved = NULL;
+  return named && named[0] == '/' && file_resolve(named, &resolved) == 0 ? resolved
+                                                                         : xstrdup("/tmp");
+}
+
+/* Names in /tmp can be taken by others first: then the session has a folder of its own there. */
 char *backend_scratch_path(const char *session_id) {
-  return xasprintf("/tmp/sandbox-%u/%s", (unsigned)geteuid(), session_id);
+  _cleanup_free_ char *folder = temporary_folder();
+  _cleanup_free_ char *parent = xasprintf("%s/sandbox-%u", folder, (unsigned)geteuid());
+  struct stat status;
+  bool taken = lstat(parent, &status) == 0 &&
+               (!S_ISDIR(status.st_mode) || status.st_uid != geteuid() || status.st_mode & 077);
+  return taken ? xasprintf("%s-%s", parent, session_id) : path_join(parent, session_id);
 }
 
 struct sweep {
   int parent;
+  struct strv dead;
 };
 
 /* Nobody holds its lock: runner and guard were killed, both. */
-static bool sweep_one(void *context, const struct folder_entry *entry) {
-  const struct sweep *sweep = context;
+static bool find_dead(void *context, const struct folder_entry *entry) {
+  struct sweep *sweep = context;
   _cleanup_close_ int fd = folder_open(sweep->parent, entry->name);
-  if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0) {
-    char path[PATH_MAX];
-    snprintf(path, sizeof path, "/tmp/sandbox-%u/%s", (unsigned)geteuid(), entry->name);
-    guard_remove_scratch(path);
-  }
+  if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0)
+    strv_add(&sweep->dead, entry->name);
   return true;
+}
+
+static void sweep_scratch(int parent) {
+  struct sweep sweep = {.parent = parent};
+  (void)folder_read(parent, find_dead, &sweep);
+  STRV_FOREACH (name, &sweep.dead)
+    (void)tree_remove(parent, *name, NULL);
+  strv_clear(&sweep.dead);
 }
 
 static int make_scratch(struct runner *runner, struct sb_error *error) {
   _cleanup_free_ char *parent = path_parent(runner->request->scratch);
   _cleanup_free_ char *shown = escape_string(runner->request->scratch);
-  int result = file_private_folder(parent);
+  _cleanup_free_ char *temporary = temporary_folder();
+  bool shared = strcmp(parent, temporary) == 0;
+  int result = shared ? 0 : file_private_folder(parent);
   if (result < 0)
     return sb_fail(error, SB_CODE_SYSTEM, -result, "making the folder for '%s'", shown);
   _cleanup_close_ int folder = open(parent, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-  if (folder >= 0)
-    (void)folder_read(folder, sweep_one, &(struct sweep){folder});
+  /* Held until ours is locked, or another session's sweep would take it for a dead one. */
+  if (folder >= 0 && !shared && flock(folder, LOCK_EX) == 0)
+    sweep_scratch(folder);
   if (folder < 0 || mkdirat(folder, path_base(runner->request->scratch), 0700) < 0)
     return sb_fail_errno(error, "making the folder '%s'", shown);
   runner->scratch = xstrdup(runner->request->scratch);

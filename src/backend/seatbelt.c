@@ -137,7 +137,8 @@ const struct backend seatbelt_backend = {
     .features = FEATURE(READ_ALL) | FEATURE(HIDE) | FEATURE(HIDE_IN_WRITABLE) |
                 FEATURE(READONLY_IN_WRITABLE) | FEATURE(PROTECT) | FEATURE(RESERVE) |
                 FEATURE(NETWORK_NONE) | FEATURE(NETWORK_FILTERED) | FEATURE(NETWORK_FULL) |
-                FEATURE(UNIX_SOCKETS) | FEATURE(LIMIT_TIME) | FEATURE(SIGNAL_ISOLATION),
+                FEATURE(UNIX_SOCKETS) | FEATURE(LIMIT_TIME) | FEATURE(METADATA) |
+                FEATURE(SIGNAL_ISOLATION),
     .probe = probe,
     .wrap = wrap,
 };

@@ -19,13 +19,28 @@ static char *join(uint64_t features) {
   return text_steal(&text);
 }
 
+/* One line for what takes the native engine's place, with all that is lost by it. */
+static void warn_fallback(const struct run_elsewhere *elsewhere,
+                          const struct backend_choice *choice) {
+  uint64_t lost = choice->lost | choice->weaker;
+  _cleanup_free_ char *words = join(lost);
+  if (lost)
+    cli_warn("WEAKENED: the native engine is not available (%s); running with %s, which does not "
+             "enforce: %s",
+             elsewhere->instead, choice->backend->name, words);
+  else if (!elsewhere->quiet)
+    cli_warn("running with %s, since the native engine is not available: %s", choice->backend->name,
+             elsewhere->instead);
+}
+
 /* What the policy asked for and does not get is said even to those who want to hear nothing. */
 static void warn_losses(const struct run_elsewhere *elsewhere,
                         const struct backend_choice *choice) {
   const char *name = choice->backend->name;
-  if (elsewhere->instead && !elsewhere->quiet)
-    cli_warn("running with %s, since the native engine is not available: %s", name,
-             elsewhere->instead);
+  if (elsewhere->instead) {
+    warn_fallback(elsewhere, choice);
+    return;
+  }
   if (choice->lost) {
     _cleanup_free_ char *words = join(choice->lost);
     cli_warn("WEAKENED: %s does not enforce: %s", name, words);

@@ -44,4 +44,5 @@ def described(world, identity, name, environment=None):
 ENGINES = {engine.name: engine for engine in (
     Engine("native", accepts=False),
     Engine("bwrap"),
+    Engine("landlock"),
 )}

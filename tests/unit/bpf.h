@@ -4,6 +4,7 @@
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <stdint.h>
+#include <string.h>
 
 /* The answer for programs that the kernel would refuse. */
 #define BPF_INVALID UINT32_MAX
@@ -21,7 +22,7 @@ static inline uint32_t bpf_run(const struct sock_fprog *program, const struct se
       if (code->k % 4 || code->k >= sizeof *data)
         return BPF_INVALID;
       *ret_argument_loads += code->k >= offsetof(struct seccomp_data, args);
-      accumulator = ((const uint32_t *)data)[code->k / 4];
+      memcpy(&accumulator, (const char *)data + code->k, sizeof accumulator);
       break;
     case BPF_ALU | BPF_AND | BPF_K:
       accumulator &= code->k;

@@ -1,0 +1,81 @@
+/* Landlock without namespaces: for hosts that forbid them, and inside containers. Landlock holds
+ * the file system, seccomp the rest; see landlock.h. */
+#include "backend/landlock.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "backend/registry.h"
+#include "core/alloc.h"
+#include "core/cleanup.h"
+#include "core/file.h"
+#include "engine/landlock.h"
+
+static void probe(const struct host_context *host, const struct policy *policy,
+                  struct backend_status *status) {
+  (void)host;
+  (void)policy;
+  int abi = landlock_abi();
+  if (abi < 1) {
+    backend_missing(status, "use Linux 5.13 or newer with 'landlock' in the list of lsm=",
+                    "this kernel has no usable Landlock");
+    return;
+  }
+  const char *remark = landlock_remark_of(abi);
+  status->features &= landlock_features_of(abi);
+  backend_available(status, "Landlock ABI %d%s%s", abi, remark ? ": " : "", remark ? remark : "");
+}
+
+/* A folder of its own takes the place of /tmp and of the runtime folder. */
+static void add_environment(struct wrapped *wrapped, const struct plan *plan,
+                            const char *temporary) {
+  STRV_FOREACH (entry, &plan->environment)
+    strv_add(&wrapped->environment, *entry);
+  plan_set_variable(&wrapped->environment, "TMPDIR", temporary);
+  plan_set_variable(&wrapped->environment, "XDG_RUNTIME_DIR", temporary);
+}
+
+static int wrap(const struct backend_request *request, struct wrapped *ret,
+                struct sb_error *error) {
+  _cleanup_free_ char *own = NULL;
+  if (file_resolve("/proc/self/exe", &own) < 0)
+    return sb_fail(error, SB_CODE_SYSTEM, 0, "our own program cannot be found by /proc/self/exe");
+  struct wrapped wrapped = WRAPPED_NONE;
+  struct landlock_blob blob =
+      landlock_pack(request->plan, landlock_abi(), request->policy->network.mode == NETWORK_FULL,
+                    request->scratch);
+  wrapped_add_folder(&wrapped, request->scratch);
+  int fd = wrapped_add_descriptor(&wrapped, blob.data, blob.size);
+  free(blob.data);
+  wrapped_words(&wrapped, own, "__landlock", NULL);
+  strv_addf(&wrapped.argv, "%d", fd);
+  strv_add(&wrapped.argv, "--");
+  wrapped.command_index = wrapped.argv.count;
+  STRV_FOREACH (word, &request->plan->arguments)
+    strv_add(&wrapped.argv, *word);
+  add_environment(&wrapped, request->plan, request->scratch);
+  *ret = wrapped;
+  return 0;
+}
+
+static int enter(const struct wrapped *wrapped, const char **ret_doing) {
+  for (size_t i = 0; i < wrapped->file_count; i++) {
+    if (wrapped->files[i].fd >= 0)
+      return landlock_confine(wrapped->files[i].content, wrapped->files[i].size, ret_doing);
+  }
+  return -EINVAL;
+}
+
+const struct backend landlock_backend = {
+    .name = "landlock",
+    .summary = "Landlock and seccomp alone: no namespaces, no other program",
+    .features = FEATURE(READ_ALL) | FEATURE(HIDE) | FEATURE(NETWORK_NONE) | FEATURE(NETWORK_FULL) |
+                FEATURE(LIMIT_MEMORY) | FEATURE(LIMIT_CPU) | FEATURE(LIMIT_PROCESSES) |
+                FEATURE(LIMIT_IO) | FEATURE(LIMIT_FILES) | FEATURE(LIMIT_TIME) | FEATURE(NO_DEBUG) |
+                FEATURE(SYSCALL_FILTER) | FEATURE(PRIVATE_TMP) | FEATURE(SIGNAL_ISOLATION),
+    .limits_by_group = true,
+    .probe = probe,
+    .wrap = wrap,
+    .enter = enter,
+};
