@@ -67,6 +67,11 @@ int policy_revoke(const struct revoke_request *request, struct revoke_result *re
   if (session_choose(&choice, request->session, error) < 0 ||
       (!request->session && revoke_stored(request, name, &result.stored, error) < 0))
     return -1;
+  /* The name itself was approved, and has become a link since. */
+  _cleanup_free_ char *named = path ? path_join(request->host->cwd, request->name) : NULL;
+  if (named && strcmp(named, path) != 0 && !request->session &&
+      revoke_stored(request, named, &result.stored, error) < 0)
+    return -1;
   for (size_t i = 0; i < choice.registry.count; i++) {
     const struct registry_entry *entry = &choice.registry.entries[i];
     _cleanup_error_ struct sb_error refused = {0};

@@ -2,8 +2,8 @@
  * only the user's own list. stdout carries the answer, stderr the warnings. */
 #include <string.h>
 
-#include "cli/cli.h"
 #include "cli/policy-revoke.h"
+#include "cli/policy.h"
 #include "core/alloc.h"
 #include "core/cleanup.h"
 #include "core/escape.h"
@@ -13,8 +13,6 @@
 #include "core/text.h"
 #include "plan/project.h"
 #include "policy/policy.h"
-
-enum policy_option { OPTION_JSON, OPTION_WRITE, OPTION_LIST, OPTION_REVOKE, OPTION_SESSION };
 
 static const struct option_spec policy_options[] = {
     {OPTION_JSON, "json", 0, ARGUMENT_NONE, NULL, "print JSON on standard output", COMPLETE_NONE,
@@ -27,26 +25,20 @@ static const struct option_spec policy_options[] = {
      NULL},
     {OPTION_SESSION, "session", 0, ARGUMENT_REQUIRED, "SID", "revoke: only in this session",
      COMPLETE_SESSION, NULL},
+    {OPTION_DRY_RUN, "dry-run", 'n', ARGUMENT_NONE, NULL, "import: only show what would change",
+     COMPLETE_NONE, NULL},
+    {OPTION_PROJECT, "project", 0, ARGUMENT_NONE, NULL,
+     "import: into this project's policy, not yours", COMPLETE_NONE, NULL},
     {0},
 };
 
-/* What every sub-verb works with. */
-struct request {
-  const struct invocation *invocation;
-  const struct policy_context *context;
-  const struct host_context *host;
-  const char *cwd;
-  const char *operand; /* after the sub-verb, or NULL */
-  struct sb_error *error;
-};
-
-static int print_json(json_t *value) {
+int policy_print_json(json_t *value) {
   _cleanup_free_ char *line = json_line(value);
   json_decref(value);
   return cli_print(line);
 }
 
-static bool wants_json(const struct request *request) {
+bool policy_wants_json(const struct policy_request *request) {
   return invocation_has(request->invocation, OPTION_JSON);
 }
 
@@ -57,19 +49,19 @@ static void warn_ignored(const struct policy *policy) {
 
 /* ---- show ---- */
 
-static int run_show(const struct request *request) {
+static int run_show(const struct policy_request *request) {
   _cleanup_policy_ struct policy *policy = NULL;
   if (policy_load(request->context, &policy, request->error) < 0)
     return -1;
-  if (wants_json(request))
-    return print_json(policy_to_json(policy));
+  if (policy_wants_json(request))
+    return policy_print_json(policy_to_json(policy));
   _cleanup_free_ char *text = policy_to_text(policy);
   return cli_print(text);
 }
 
 /* ---- check ---- */
 
-static int run_check(const struct request *request) {
+static int run_check(const struct policy_request *request) {
   _cleanup_policy_ struct policy *policy = NULL;
   if (request->operand) {
     policy = policy_new(request->context);
@@ -79,12 +71,12 @@ static int run_check(const struct request *request) {
   } else if (policy_load(request->context, &policy, request->error) < 0) {
     return -1;
   }
-  if (wants_json(request)) {
+  if (policy_wants_json(request)) {
     json_t *object = json_object();
     json_object_set_new(object, "valid", json_true());
     json_object_set_new(object, "ignored",
                         json_string_array(policy->ignored.items, policy->ignored.count));
-    return print_json(object);
+    return policy_print_json(object);
   }
   warn_ignored(policy);
   return cli_print("the policy is valid\n");
@@ -149,7 +141,8 @@ static struct remedy remedy_for(const struct explanation *explanation) {
                : (struct remedy){"--ro", "read", "allow it"};
 }
 
-static int print_explanation(const struct request *request, const struct explanation *explanation) {
+static int print_explanation(const struct policy_request *request,
+                             const struct explanation *explanation) {
   const struct decision *decision = &explanation->decision;
   const struct remedy remedy = remedy_for(explanation);
   _cleanup_free_ char *path = escape_string(explanation->path);
@@ -195,7 +188,7 @@ static json_t *explanation_to_json(const struct explanation *explanation) {
   return object;
 }
 
-static int run_explain(const struct request *request) {
+static int run_explain(const struct policy_request *request) {
   if (!request->operand) {
     sb_fail(request->error, SB_CODE_USAGE, 0, "explain needs a path");
     return sb_hint(request->error, "sandbox policy explain ~/.ssh/id_ed25519");
@@ -212,17 +205,17 @@ static int run_explain(const struct request *request) {
   if (file_resolve(explanation.path, &explanation.resolved) < 0)
     explanation.resolved = xstrdup(explanation.path);
   decide_both_names(policy, &explanation);
-  return wants_json(request) ? print_json(explanation_to_json(&explanation))
-                             : print_explanation(request, &explanation);
+  return policy_wants_json(request) ? policy_print_json(explanation_to_json(&explanation))
+                                    : print_explanation(request, &explanation);
 }
 
 /* ---- trust ---- */
 
-static int print_trusted(const struct request *request, const struct strv *entries) {
-  if (wants_json(request)) {
+static int print_trusted(const struct policy_request *request, const struct strv *entries) {
+  if (policy_wants_json(request)) {
     json_t *object = json_object();
     json_object_set_new(object, "trusted", json_string_array(entries->items, entries->count));
-    return print_json(object);
+    return policy_print_json(object);
   }
   _cleanup_text_ struct text text = {0};
   STRV_FOREACH (entry, entries)
@@ -230,13 +223,13 @@ static int print_trusted(const struct request *request, const struct strv *entri
   return cli_print(text_string(&text));
 }
 
-static int report_trust(const struct request *request, bool trusted, int count) {
-  if (wants_json(request)) {
+static int report_trust(const struct policy_request *request, bool trusted, int count) {
+  if (policy_wants_json(request)) {
     json_t *object = json_object();
     json_set_path(object, "project", request->context->project);
     json_object_set_new(object, "trusted", json_boolean(trusted));
     json_object_set_new(object, "changed", json_integer(count));
-    return print_json(object);
+    return policy_print_json(object);
   }
   _cleanup_free_ char *project = escape_string(request->context->project);
   _cleanup_free_ char *line =
@@ -246,7 +239,7 @@ static int report_trust(const struct request *request, bool trusted, int count) 
   return cli_print(line);
 }
 
-static int run_trust(const struct request *request) {
+static int run_trust(const struct policy_request *request) {
   if (invocation_has(request->invocation, OPTION_LIST)) {
     _cleanup_strv_ struct strv entries = {0};
     if (policy_trust_list(request->context, &entries, request->error) < 0)
@@ -264,7 +257,7 @@ static int run_trust(const struct request *request) {
 
 /* ---- revoke ---- */
 
-static int run_revoke(const struct request *request) {
+static int run_revoke(const struct policy_request *request) {
   if (!request->operand) {
     sb_fail(request->error, SB_CODE_USAGE, 0, "revoke needs a path or a host");
     return sb_hint(request->error, "sandbox policy revoke /opt/sdk");
@@ -275,8 +268,8 @@ static int run_revoke(const struct request *request) {
   struct revoke_result result;
   if (policy_revoke(&revoke, &result, request->error) < 0)
     return -1;
-  if (wants_json(request))
-    return print_json(
+  if (policy_wants_json(request))
+    return policy_print_json(
         json_pack("{s:i, s:i}", "stored", (int)result.stored, "sessions", (int)result.sessions));
   _cleanup_free_ char *line =
       xasprintf("revoked: %zu stored, in %zu running session%s\n", result.stored, result.sessions,
@@ -289,10 +282,17 @@ static int run_revoke(const struct request *request) {
 static const struct {
   const char *name;
   size_t operands; /* at most, after the name */
-  int (*run)(const struct request *request);
+  int (*run)(const struct policy_request *request);
 } subverbs[] = {
-    {"show", 0, run_show},   {"check", 1, run_check},   {"explain", 1, run_explain},
-    {"trust", 0, run_trust}, {"revoke", 1, run_revoke},
+    {"show", 0, run_show},
+    {"check", 1, run_check},
+    {"explain", 1, run_explain},
+    {"trust", 0, run_trust},
+    {"revoke", 1, run_revoke},
+    {"grants", 0, policy_run_grants},
+    {"export", 0, policy_run_export},
+    {"import", 1, policy_run_import},
+    {"diff", 2, policy_run_diff},
 };
 
 static int dispatch(const struct invocation *invocation, struct sb_error *error) {
@@ -308,18 +308,19 @@ static int dispatch(const struct invocation *invocation, struct sb_error *error)
     _cleanup_host_ struct host_context host = {0};
     if (host_context_load(&host, error) < 0)
       return -1;
-    const struct request request = {
+    const struct policy_request request = {
         .invocation = invocation,
         .context = &host.policy,
         .host = &host,
         .cwd = host.cwd,
         .operand = invocation->operand_count > 1 ? invocation->operands[1] : NULL,
+        .second = invocation->operand_count > 2 ? invocation->operands[2] : NULL,
         .error = error};
     return subverbs[i].run(&request);
   }
   _cleanup_free_ char *shown = escape_string(name);
   sb_fail(error, SB_CODE_USAGE, 0, "policy has no '%s'", shown);
-  return sb_hint(error, "use show, check, explain, trust or revoke");
+  return sb_hint(error, "use show, check, explain, trust, grants, revoke, export, import or diff");
 }
 
 static int run_policy(const struct invocation *invocation) {
@@ -330,16 +331,22 @@ static int run_policy(const struct invocation *invocation) {
 
 const struct verb policy_verb = {
     .name = "policy",
-    .synopsis = "[show | check | explain | trust | revoke] [OPTION]... [PATH]",
+    .synopsis =
+        "[show | check | explain | trust | grants | revoke | export | import | diff] [OPTION]... [FILE]",
     .summary = "show, check and explain the policy",
     .description =
         "show prints the merged policy and where each value comes from. check reads FILE, or every "
         "policy file of this project, and reports the first error. explain says whether PATH is "
         "readable (or, with --write, writable), which rule decides and how to change it. trust "
         "records that you have read this project's .sandbox/policy.yaml; until then it may only "
-        "take permissions away, and any change to it asks again. revoke takes back what was approved or denied for PATH (or a host) by an answer: in the stores and in every running session, where new accesses are asked about again.",
+        "take permissions away, and any change to it asks again. grants lists what was approved or "
+        "denied for good, with who, when and why. revoke takes back what was approved or denied "
+        "for PATH (or a host) by an answer: in the stores and in every running session, where new "
+        "accesses are asked about again. export prints what all stores say together as one file. "
+        "import merges FILE into your policy.yaml, or the project's, and shows what changes. diff "
+        "compares two of built-in, org, project, user, all, or files.",
     .options = policy_options,
     .operand_completion = COMPLETE_WORDS,
-    .operand_words = "show check explain trust revoke",
+    .operand_words = "show check explain trust grants revoke export import diff",
     .run = run_policy,
 };

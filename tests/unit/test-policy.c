@@ -11,6 +11,7 @@
 #include "core/cleanup.h"
 #include "core/error.h"
 #include "core/file.h"
+#include "policy/export.h"
 #include "policy/load.h"
 #include "policy/policy.h"
 #include "policy/schema.h"
@@ -316,6 +317,33 @@ static void test_later_stores_win_and_lists_unite(void **state) {
   assert_int_equal(policy_key_origin(policy, "mode")->store, STORE_FLAGS);
 }
 
+/* What the stores say together is the same when one file says it. */
+static void test_export_decides_the_same(void **state) {
+  const struct world *world = *state;
+  static const char *const paths[] = {"/srv/a", "/srv/a/b", "/srv/vault/public", "/srv/c",
+                                      "/srv/d"};
+  write_file(world->org, "policy.yaml",
+             "version: 1\nfilesystem: {read: [/srv/a, /srv/c], hide: [/srv/vault]}\n"
+             "network: {mode: full}\nlimits: {memory_mb: 100}\n");
+  write_file(world->config, "sandbox/policy.yaml",
+             "version: 1\nfilesystem: {hide: [/srv/a], read: [/srv/vault/public, /srv/a/b],"
+             " write: [/srv/c]}\nnetwork: {mode: none}\n");
+  _cleanup_policy_ struct policy *before = load(world);
+  _cleanup_free_ char *text = policy_to_yaml(before, STORE_COUNT, NULL);
+  assert_null(strstr(text, "/srv/vault/public"));
+  _cleanup_policy_ struct policy *after = policy_new(&world->context);
+  _cleanup_error_ struct sb_error error = {0};
+  const struct policy_source source = {
+      .file = "exported", .store = STORE_USER, .data = text, .length = strlen(text)};
+  assert_int_equal(policy_apply(after, &world->context, &source, &error), 0);
+  assert_int_equal(after->limits.memory_mb, 100);
+  assert_int_equal(after->network.mode, NETWORK_NONE);
+  for (size_t i = 0; i < ARRAY_SIZE(paths); i++)
+    for (int access = ACCESS_READ; access <= ACCESS_WRITE; access++)
+      assert_int_equal(policy_decide(before, paths[i], access).verdict,
+                       policy_decide(after, paths[i], access).verdict);
+}
+
 static const char hostile_project[] =
     "version: 1\n"
     "mode: dynamic\n"
@@ -615,6 +643,7 @@ static const struct CMUnitTest tests[] = {
     WITH_WORLD(test_json_is_accepted),
     WITH_WORLD(test_no_files_is_the_built_in_policy),
     WITH_WORLD(test_later_stores_win_and_lists_unite),
+    WITH_WORLD(test_export_decides_the_same),
     WITH_WORLD(test_untrusted_project_only_narrows),
     WITH_WORLD(test_the_organisation_is_final_about_commands),
     WITH_WORLD(test_trust_is_by_content_and_project),
