@@ -15,6 +15,7 @@
 #include "core/sha256.h"
 #include "core/text.h"
 #include "policy/export.h"
+#include "policy/importers/importer.h"
 #include "policy/load.h"
 
 /* ---- export ---- */
@@ -243,6 +244,39 @@ int policy_merge_text(const struct policy_context *context, const struct policy_
   return 0;
 }
 
+/* Ours has a version at its top; other programs' settings have not. */
+static bool is_ours(const char *text, size_t length) {
+  _cleanup_arena_ struct arena arena = {0};
+  _cleanup_error_ struct sb_error ignored = {0};
+  struct node *root = NULL;
+  if (length == 0 || tree_parse("", text, length, &arena, &root, &ignored) < 0 ||
+      root->type != NODE_MAPPING)
+    return false;
+  for (const struct node *entry = root->first; entry; entry = entry->next)
+    if (entry->key->type == NODE_SCALAR && strcmp(entry->key->text, "version") == 0)
+      return true;
+  return false;
+}
+
+/* Another program's settings become our text, in place; what is lost is said. */
+static int translate(const struct policy_request *request, char **text, size_t *length) {
+  const char *format = invocation_value(request->invocation, OPTION_FROM);
+  bool ours = format ? strcmp(format, "sandbox") == 0 : is_ours(*text, *length);
+  if (ours)
+    return 0;
+  _cleanup_import_ struct import_result result = {0};
+  if (policy_import_foreign(format, request->operand, *text, *length, &result, request->error) < 0)
+    return -1;
+  STRV_FOREACH (sentence, &result.lost)
+    cli_warn("not imported: %s", *sentence);
+  STRV_FOREACH (sentence, &result.notes)
+    cli_warn("%s", *sentence);
+  free(*text);
+  *text = steal_pointer(result.policy);
+  *length = strlen(*text);
+  return 0;
+}
+
 int policy_run_import(const struct policy_request *request) {
   if (!request->operand) {
     sb_fail(request->error, SB_CODE_USAGE, 0, "import needs a file");
@@ -257,6 +291,8 @@ int policy_run_import(const struct policy_request *request) {
             "reading %s", shown);
     return sb_hint(request->error, "name a policy file of at most 1 MiB");
   }
+  if (translate(request, &text, &length) < 0)
+    return -1;
   _cleanup_free_ char *comment = xasprintf("imported from %s", shown);
   return policy_merge_text(
       request->context,

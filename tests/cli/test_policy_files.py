@@ -106,9 +106,21 @@ def test_import_into_the_project_is_not_trusted(files):
     assert "is not trusted" in files.policy("check").stderr
 
 
+def test_import_of_another_programs_settings(files):
+    settings = files.write(files.box.path("sub/.claude/settings.json"), json.dumps(
+        {"sandbox": {"enabled": True, "network": {"allowedDomains": ["a.example"]}, "nonsense": 1}}))
+    for words in ([], ["--from", "claude"]):
+        result = files.policy("import", "--dry-run", *words, settings)
+        assert result.exit == 0 and "+ network.allow: a.example" in result.stdout, result
+        assert "not imported" in result.stderr and "nonsense" in result.stderr, result
+    assert files.policy("import", "--from", "sandbox", settings).exit == 125
+    assert files.policy("import", "--from", "other", settings).exit == 125
+
+
 @pytest.mark.parametrize("text, said", [
     ("version: 1\nfilesystem: {reed: [/x]}\n", "theirs.yaml:2:14: unknown key 'filesystem.reed'"),
-    ("", "empty"), ("version: 2\n", "version"), ("{", "theirs.yaml:"),
+    ("version: 2\n", "version"), ("{", "theirs.yaml:"), ("- a\n", "not a format known here"),
+    ("nonsense: 1\n", "not a format known here"),
 ])
 def test_import_of_a_wrong_file(files, text, said):
     files.write(files.mine, MINE)
