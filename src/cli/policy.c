@@ -334,11 +334,10 @@ static int run_policy(const struct invocation *invocation) {
 
 const struct verb policy_verb = {
     .name = "policy",
-    .synopsis =
-        "[show | check | explain | trust | grants | revoke | export | import | diff] [OPTION]... [FILE]",
+    .synopsis = "[SUBVERB] [OPTION]... [PATH | FILE]...",
     .summary = "show, check and explain the policy",
     .description =
-        "show prints the merged policy and where each value comes from. check reads FILE, or every "
+        "The sub-verbs: show (the default) prints the merged policy and where each value comes from. check reads FILE, or every "
         "policy file of this project, and reports the first error. explain says whether PATH is "
         "readable (or, with --write, writable), which rule decides and how to change it. trust "
         "records that you have read this project's .sandbox/policy.yaml; until then it may only "
