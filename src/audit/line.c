@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "core/cleanup.h"
 #include "core/text.h"
@@ -21,12 +20,7 @@ struct audit_position audit_position_start(const char *name) {
 }
 
 void audit_time(char ret_time[AUDIT_TIME_SIZE]) {
-  struct timespec now;
-  struct tm parts;
-  clock_gettime(CLOCK_REALTIME, &now);
-  gmtime_r(&now.tv_sec, &parts);
-  size_t length = strftime(ret_time, AUDIT_TIME_SIZE, "%Y-%m-%dT%H:%M:%S", &parts);
-  snprintf(ret_time + length, AUDIT_TIME_SIZE - length, ".%09ldZ", now.tv_nsec);
+  utc_now(9, ret_time);
 }
 
 /* The fields between the braces, with a comma before them; "" if there are none. New string. */

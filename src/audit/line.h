@@ -12,8 +12,9 @@
 #include <stdint.h>
 
 #include "core/sha256.h"
+#include "core/utc.h"
 
-enum { AUDIT_NAME_MAX = 32, AUDIT_TIME_SIZE = 40 };
+enum { AUDIT_NAME_MAX = 32, AUDIT_TIME_SIZE = UTC_SIZE };
 
 /* The end of a log: how many lines, and the hash of the last one. */
 struct audit_position {

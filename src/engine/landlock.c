@@ -6,7 +6,6 @@
 #include <fcntl.h>
 #include <linux/landlock.h>
 #include <stdlib.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -100,18 +99,17 @@ static int add_rule(int ruleset, const struct landlock_rule *rule) {
   _cleanup_close_ int fd = open(rule->path, O_PATH | O_CLOEXEC);
   if (fd < 0)
     return errno == ENOENT || errno == ENOTDIR ? 0 : -errno;
-  struct stat status;
-  if (fstat(fd, &status) < 0)
-    return -errno;
-
   struct landlock_path_beneath_attr beneath = {.allowed_access = rule->access, .parent_fd = fd};
-  if (!S_ISDIR(status.st_mode))
-    beneath.allowed_access &= FILE_RIGHTS;
+  if (syscall(SYS_landlock_add_rule, ruleset, LANDLOCK_RULE_PATH_BENEATH, &beneath, 0) == 0)
+    return 0;
+  if (errno != EINVAL) /* rights that only a folder can have: it is none */
+    return -errno;
+  beneath.allowed_access &= FILE_RIGHTS;
   if (!beneath.allowed_access)
     return 0;
-  if (syscall(SYS_landlock_add_rule, ruleset, LANDLOCK_RULE_PATH_BENEATH, &beneath, 0) < 0)
-    return -errno;
-  return 0;
+  return syscall(SYS_landlock_add_rule, ruleset, LANDLOCK_RULE_PATH_BENEATH, &beneath, 0) < 0
+             ? -errno
+             : 0;
 }
 
 int landlock_apply(const struct landlock_plan *plan, const char **ret_failed) {

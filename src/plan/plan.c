@@ -3,6 +3,7 @@
 
 #include <stdarg.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "core/alloc.h"
 #include "core/cleanup.h"
@@ -48,7 +49,9 @@ struct operation *plan_add(struct plan *plan, enum operation_kind kind, const ch
   struct operation *operation = &plan->operations[plan->operation_count++];
   *operation = (struct operation){
       .kind = kind, .path = xstrdup(path), .source = source ? xstrdup(source) : NULL};
-  if (why_format) {
+  if (why_format && !strchr(why_format, '%')) {
+    operation->why = xstrdup(why_format);
+  } else if (why_format) {
     va_list arguments;
     va_start(arguments, why_format);
     operation->why = xvasprintf(why_format, arguments);

@@ -235,11 +235,15 @@ const char *const environment_table[] = {
     NULL,
 };
 
+/* In one pass: each variable is compared with the whole table. */
 static bool name_matches(const char *pattern, const char *name) {
-  size_t length = strlen(pattern);
-  if (length > 0 && pattern[length - 1] == '*')
-    return strncmp(pattern, name, length - 1) == 0;
-  return strcmp(pattern, name) == 0;
+  for (; *pattern; pattern++, name++) {
+    if (pattern[0] == '*' && pattern[1] == '\0')
+      return true;
+    if (*pattern != *name)
+      return false;
+  }
+  return *name == '\0';
 }
 
 bool environment_passes(const struct policy *policy, const char *name) {

@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "audit/audit.h"
@@ -19,6 +18,7 @@
 #include "core/json.h"
 #include "core/path.h"
 #include "core/sha256.h"
+#include "core/utc.h"
 #include "policy/load.h"
 #include "policy/rules.h"
 
@@ -227,11 +227,8 @@ static char *whoami(const struct policy_context *context) {
 }
 
 static char *time_now(void) {
-  char stamp[32];
-  struct tm parts;
-  time_t now = time(NULL);
-  gmtime_r(&now, &parts);
-  strftime(stamp, sizeof stamp, "%Y-%m-%dT%H:%M:%SZ", &parts);
+  char stamp[UTC_SIZE];
+  utc_now(0, stamp);
   return xstrdup(stamp);
 }
 

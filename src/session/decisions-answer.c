@@ -2,12 +2,12 @@
  * see decisions.h. An answer that may not be given changes nothing. */
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "core/alloc.h"
 #include "core/cleanup.h"
 #include "core/escape.h"
 #include "core/json.h"
+#include "core/utc.h"
 #include "policy/grants.h"
 #include "session/ancestors.h"
 #include "session/decisions-private.h"
@@ -93,10 +93,8 @@ static int check_reply(const struct decisions *decisions, const struct question 
 }
 
 static char *time_now(void) {
-  char text[32];
-  time_t now = time(NULL);
-  struct tm parts;
-  strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &parts));
+  char text[UTC_SIZE];
+  utc_now(0, text);
   return xstrdup(text);
 }
 

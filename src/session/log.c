@@ -4,13 +4,13 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "core/cleanup.h"
 #include "core/escape.h"
 #include "core/file.h"
 #include "core/json.h"
+#include "core/utc.h"
 
 static const char *const level_names[] = {"error", "warning", "info", "debug"};
 
@@ -32,13 +32,8 @@ void log_write(const struct log *log, enum log_level level, const char *operatio
     json_decref(fields);
     return;
   }
-  struct timespec now;
-  struct tm parts;
-  char stamp[64];
-  clock_gettime(CLOCK_REALTIME, &now);
-  gmtime_r(&now.tv_sec, &parts);
-  size_t length = strftime(stamp, sizeof stamp, "%Y-%m-%dT%H:%M:%S", &parts);
-  snprintf(stamp + length, sizeof stamp - length, ".%06ldZ", now.tv_nsec / 1000);
+  char stamp[UTC_SIZE];
+  utc_now(6, stamp);
   json_t *line =
       json_pack("{s:s, s:s, s:s?, s:i, s:s}", "time", stamp, "level", level_names[level], "session",
                 log->session_id, "pid", (int)getpid(), "operation", operation);

@@ -8,6 +8,7 @@
 #include "core/json.h"
 #include "core/path.h"
 #include "core/strv.h"
+#include "core/utc.h"
 
 static void assert_escapes(const char *bytes, size_t length, const char *expected) {
   _cleanup_text_ struct text text = {0};
@@ -57,6 +58,38 @@ static void test_shell_words_paste_back(void **state) {
   for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
     _cleanup_free_ char *quoted = escape_shell_word(rows[i].word);
     assert_string_equal(quoted, rows[i].quoted);
+  }
+}
+
+/* The C library's calendar is right, and slow to start. */
+static void test_utc_is_the_calendar(void **state) {
+  (void)state;
+  for (long long seconds = -70000000000; seconds < 253402300799; seconds += 86399 * 977LL) {
+    struct tm parts;
+    char expected[UTC_SIZE], text[UTC_SIZE];
+    time_t time = (time_t)seconds;
+    size_t length =
+        strftime(expected, sizeof expected, "-%m-%dT%H:%M:%SZ", gmtime_r(&time, &parts));
+    utc_format(&(struct timespec){.tv_sec = time}, 0, text);
+    assert_string_equal(text + strlen(text) - length, expected);
+    assert_int_equal(atoi(text), parts.tm_year + 1900);
+  }
+}
+
+static void test_utc_fraction(void **state) {
+  (void)state;
+  static const struct {
+    int digits;
+    const char *text;
+  } rows[] = {
+      {0, "1999-12-31T23:59:59Z"},
+      {6, "1999-12-31T23:59:59.000012Z"},
+      {9, "1999-12-31T23:59:59.000012345Z"},
+  };
+  for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+    char text[UTC_SIZE];
+    utc_format(&(struct timespec){946684799, 12345}, rows[i].digits, text);
+    assert_string_equal(text, rows[i].text);
   }
 }
 
@@ -142,6 +175,8 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_escape_is_injective_on_backslashes),
     cmocka_unit_test(test_utf8_refuses_what_is_not_a_character),
     cmocka_unit_test(test_shell_words_paste_back),
+    cmocka_unit_test(test_utc_is_the_calendar),
+    cmocka_unit_test(test_utc_fraction),
     cmocka_unit_test(test_path_normalize),
     cmocka_unit_test(test_path_below_is_by_component),
     cmocka_unit_test(test_path_parts),
