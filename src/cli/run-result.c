@@ -108,8 +108,9 @@ static json_t *denials_json(const struct session_result *result) {
   json_t *denials = result->denials ? json_copy(result->denials) : json_array(), *host;
   size_t index;
   json_array_foreach(json_object_get(result->network, "hosts"), index, host) {
-    if (strcmp(json_string_value(json_object_get(host, "decision")), "deny") != 0)
-      continue;
+    if (strcmp(json_string_value(json_object_get(host, "decision")), "deny") != 0 ||
+        json_is_true(json_object_get(host, "asked")))
+      continue; /* what somebody denied is in the list already */
     json_t *denial = json_pack("{s:s}", "subject", "network");
     static const char *const keys[] = {"host", "port", "reason", "connections"};
     static const char *const names[] = {"host", "port", "reason", "count"};

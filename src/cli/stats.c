@@ -41,6 +41,11 @@ static char *line_for_people(const json_t *stats) {
                "%s  age %s  cpu %.2fs  memory %s (peak %s)  processes %.0f  read %s  written %s",
                json_string_value(json_object_get(stats, "sid")), age, cpu < 0 ? 0 : cpu, memory,
                peak, processes < 0 ? 0 : processes, read, written);
+  const json_t *network = json_object_get(stats, "network");
+  if (json_is_object(network))
+    text_appendf(&text, "  connections %.0f (open %.0f, denied %.0f)",
+                 number(network, "connections"), number(network, "active"),
+                 number(network, "denied"));
   return text_steal(&text);
 }
 

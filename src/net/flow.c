@@ -98,11 +98,16 @@ void flow_close(struct flow *flow, bool reset) {
 
 /* ---- refusing ---- */
 
-void relay_note_denied(struct relay *relay, const char *host, uint16_t port, const char *reason) {
-  struct ledger_line *line = ledger_find(relay->input->ledger, host, port, false, reason);
+void relay_note_denied(struct relay *relay, const struct refusal *refusal) {
+  struct ledger_line *line =
+      ledger_find(relay->input->ledger, refusal->host, refusal->port, false, refusal->reason);
   uint64_t now = loop_now_ms();
-  if (line)
+  if (line) {
     line->connections++;
+    line->asked |= refusal->asked;
+  }
+  if (refusal->asked)
+    return;
   if (now >= relay->denial_window_ms) {
     relay->denial_window_ms = now + 1000;
     relay->denials_told = 0;
@@ -111,9 +116,10 @@ void relay_note_denied(struct relay *relay, const char *host, uint16_t port, con
   if (relay->denials_told >= DENIALS_TOLD)
     return;
   relay->denials_told++;
-  struct link_message message = {.kind = LINK_DENIED, .port = port, .count = relay->denials_untold};
-  snprintf(message.host, sizeof message.host, "%s", host);
-  snprintf(message.reason, sizeof message.reason, "%s", reason);
+  struct link_message message = {
+      .kind = LINK_DENIED, .port = refusal->port, .count = relay->denials_untold};
+  snprintf(message.host, sizeof message.host, "%s", refusal->host);
+  snprintf(message.reason, sizeof message.reason, "%s", refusal->reason);
   if (send(relay->line.fd, &message, sizeof message, MSG_NOSIGNAL | MSG_DONTWAIT) > 0)
     relay->denials_untold = 0;
 }
@@ -141,7 +147,10 @@ void flow_refuse(struct flow *flow, const char *format, ...) {
   set_reason(flow, format, arguments);
   va_end(arguments);
   flow->relay->input->ledger->denied++;
-  relay_note_denied(flow->relay, flow->host, flow->port, flow->reason);
+  relay_note_denied(flow->relay, &(struct refusal){.host = flow->host,
+                                                   .port = flow->port,
+                                                   .reason = flow->reason,
+                                                   .asked = flow->asked_for});
   say_no(flow, true);
 }
 
@@ -357,6 +366,7 @@ void flow_answered(struct relay *relay, const struct link_message *message) {
     if (flow->state != FLOW_ASKING || flow->question != message->id)
       continue;
     flow->state = FLOW_READING;
+    flow->asked_for = !message->allowed;
     if (message->allowed)
       proceed(flow, "approved");
     else

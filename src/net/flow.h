@@ -50,6 +50,7 @@ struct flow {
   bool greeted;    /* SOCKS: past the first message */
   bool queued;     /* had its turn and wants another */
   bool is_address; /* `host` is a literal address */
+  bool asked_for;  /* somebody was asked and has said no */
   bool guarded;    /* refused because of the address it leads to */
   struct end client, server;
   char host[HOST_NAME_SIZE];
@@ -118,7 +119,12 @@ void socks_read(struct flow *flow);
 void socks_say(struct flow *flow, unsigned code);
 
 /* Counts a refusal and tells the monitor, as often as it may be told. */
-void relay_note_denied(struct relay *relay, const char *host, uint16_t port, const char *reason);
+struct refusal {
+  const char *host, *reason;
+  uint16_t port;
+  bool asked; /* the monitor itself said no: it knows */
+};
+void relay_note_denied(struct relay *relay, const struct refusal *refusal);
 
 /* questions.c: DNS */
 void questions_forget(struct flow *flow);

@@ -50,10 +50,10 @@ static struct ledger_line copy_line(const struct ledger *ledger, uint32_t index)
 
 static json_t *line_to_json(const struct ledger_line *line) {
   json_t *object =
-      json_pack("{s:i, s:s, s:I, s:I, s:I, s:I}", "port", (int)line->port, "decision",
-                line->allowed ? "allow" : "deny", "connections", (json_int_t)line->connections,
-                "active", (json_int_t)line->active, "sent", (json_int_t)line->sent, "received",
-                (json_int_t)line->received);
+      json_pack("{s:i, s:s, s:b, s:I, s:I, s:I, s:I}", "port", (int)line->port, "decision",
+                line->allowed ? "allow" : "deny", "asked", line->asked, "connections",
+                (json_int_t)line->connections, "active", (json_int_t)line->active, "sent",
+                (json_int_t)line->sent, "received", (json_int_t)line->received);
   json_set_string(object, "host", line->host);
   json_set_string(object, "reason", line->reason);
   return object;

@@ -15,6 +15,7 @@ struct ledger_line {
   char host[HOST_NAME_SIZE];
   uint16_t port;
   uint8_t allowed;
+  uint8_t asked;            /* denied by whoever was asked */
   char reason[REASON_SIZE]; /* the rule, or why not */
   uint64_t connections, active, sent, received;
 };

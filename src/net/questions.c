@@ -140,8 +140,11 @@ static void reply_code(struct asker *asker, const struct dns_question *question,
 static void reply_denied(struct asker *asker, const struct dns_question *question,
                          const struct host_rule *rule) {
   asker->relay->input->ledger->denied_questions++;
-  relay_note_denied(asker->relay, question->name, 0,
-                    rule ? rule->written : "not in network.allow: the name was not looked up");
+  relay_note_denied(
+      asker->relay,
+      &(struct refusal){.host = question->name,
+                        .reason = rule ? rule->written
+                                       : "not in network.allow: the name was not looked up"});
   send_reply(asker, question, &(struct dns_reply){.code = DNS_NO_SUCH_NAME, .blocked = true});
 }
 

@@ -4,15 +4,18 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "core/alloc.h"
 #include "core/cleanup.h"
 #include "core/json.h"
 #include "net/relay.h"
 #include "session/monitor.h"
+#include "session/sockets.h"
 
 static _Noreturn void relay_process(struct monitor *monitor, const int *sockets, int line) {
   const struct plan *plan = monitor->request->plan;
@@ -100,28 +103,87 @@ static void note_denied(struct monitor *monitor, const struct link_message *mess
     json_decref(fields);
 }
 
+/* ---- questions ---- */
+
+struct network_question {
+  struct network_question *next;
+  struct monitor *monitor;
+  uint32_t id; /* the relay's */
+  uint64_t ticket;
+};
+
 static void answer(struct monitor *monitor, uint32_t id, bool allowed, const char *reason) {
   struct link_message message = {.kind = LINK_ANSWER, .id = id, .allowed = allowed};
   strncpy(message.reason, reason, sizeof message.reason - 1);
   (void)send(monitor->network.line, &message, sizeof message, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
+static void forget(struct network *network, struct network_question *question) {
+  struct network_question **link = &network->questions;
+  while (*link && *link != question)
+    link = &(*link)->next;
+  if (*link)
+    *link = question->next;
+  free(question);
+}
+
+static void on_answer(void *context, uint64_t ticket, const struct answered *answered) {
+  (void)ticket;
+  struct network_question *question = context;
+  struct monitor *monitor = question->monitor;
+  answer(monitor, question->id, answered->answer == ANSWER_ALLOW, "denied when asked");
+  forget(&monitor->network, question);
+}
+
+static void ask(struct monitor *monitor, const struct link_message *message) {
+  struct decisions *decisions = monitor->supervision.decisions;
+  if (!decisions) {
+    answer(monitor, message->id, false, "not in network.allow, and nobody to ask");
+    return;
+  }
+  struct access_request request = {
+      .subject = SUBJECT_NETWORK,
+      .want = WANT_CONNECT,
+      .host = message->host,
+      .port = message->port,
+      .pid = socket_owner(monitor->engine.init, &message->client, message->client_port),
+  };
+  struct network_question *question = xcalloc(1, sizeof *question);
+  *question = (struct network_question){
+      .next = monitor->network.questions, .monitor = monitor, .id = message->id};
+  monitor->network.questions = question;
+  struct answered answered = {0};
+  question->ticket = decisions_ask(decisions, &request, on_answer, question, &answered);
+  if (answered.answer != ANSWER_PENDING)
+    on_answer(question, 0, &answered);
+}
+
+static void withdraw(struct monitor *monitor, uint32_t id) {
+  struct network_question *question = monitor->network.questions;
+  while (question && question->id != id)
+    question = question->next;
+  if (!question)
+    return;
+  decisions_withdraw(monitor->supervision.decisions, question->ticket);
+  forget(&monitor->network, question);
+}
+
+/* ---- reading ---- */
+
 /* The workload goes on without a network: what it could reach is less, never more. */
 static void on_end(struct monitor *monitor) {
   struct network *network = &monitor->network;
   close(network->line);
   network->line = -1;
+  while (network->questions)
+    withdraw(monitor, network->questions->id);
   if (!network->ready) {
     network->failed = true;
     monitor->over = true;
     return;
   }
-  if (monitor->request->listener)
-    monitor->request->listener(
-        monitor->request->listener_context,
-        &(struct session_notice){.event = SESSION_WARNING,
-                                 .text = "the network relay has ended; nothing can be reached "
-                                         "from this session any more"});
+  monitor_warn(monitor, "the network relay has ended; nothing can be reached from this session any "
+                        "more");
 }
 
 static void handle(struct monitor *monitor, struct link_message *message) {
@@ -138,7 +200,10 @@ static void handle(struct monitor *monitor, struct link_message *message) {
     note_denied(monitor, message);
     return;
   case LINK_ASK:
-    answer(monitor, message->id, false, "not in network.allow, and nobody to ask");
+    ask(monitor, message);
+    return;
+  case LINK_WITHDRAW:
+    withdraw(monitor, message->id);
     return;
   default:
     return;
@@ -175,6 +240,8 @@ void network_finish(struct monitor *monitor) {
   struct network *network = &monitor->network;
   if (network->line >= 0)
     network_read(monitor); /* what it said last */
+  while (network->questions)
+    withdraw(monitor, network->questions->id);
   if (network->relay > 0) {
     kill(network->relay, SIGKILL);
     while (waitpid(network->relay, NULL, 0) < 0 && errno == EINTR)

@@ -16,6 +16,7 @@ struct network {
   pid_t relay; /* 0: there is none */
   int line;    /* to it, or -1 */
   struct ledger *ledger;
+  struct network_question *questions; /* that wait for an answer */
   bool ready;  /* it has said so */
   bool failed; /* it ended before that */
 };

@@ -107,11 +107,12 @@ def test_denied_name_is_never_looked_up(net, attempt):
 def proxy_bytes(net, data, options):
     """Raw bytes to the proxy from inside; what it answers, until it closes."""
     script = ("import socket, sys; s = socket.create_connection(('127.0.0.1', 61080), 10); "
-              "s.sendall(bytes.fromhex(sys.argv[1])); out = b''\n"
+              "s.sendall(bytes.fromhex(open('bytes').read())); out = b''\n"
               "try:\n  while part := s.recv(65536): out += part\n"
               "except OSError as e: out += repr(e).encode()\n"
               "print(out.decode('latin-1'))")
-    return net.run(["python3", "-c", script, data.hex()], options=options)
+    net.identity.file(net.path("bytes"), data.hex())
+    return net.run(["python3", "-c", script], options=options)
 
 
 BAD_NAMES = [b"secret.test\0.good.test", b"secret.test\0", b"secret.test .good.test",

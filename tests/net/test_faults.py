@@ -1,0 +1,282 @@
+"""What goes wrong: hostile and slow clients, dead servers, a dead relay. Nothing crashes, nothing
+passes, and what has nothing to do with it goes on."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import time
+
+import pytest
+
+from test_escapes import proxy_bytes
+from test_filtered import CURL, PLAIN, allow, reached
+
+
+def children(pid):
+    with open(f"/proc/{pid}/task/{pid}/children") as listed:
+        return [int(word) for word in listed.read().split()]
+
+
+def name_of(pid):
+    with open(f"/proc/{pid}/comm") as comm:
+        return comm.read().strip()
+
+
+def relay_of(process):
+    """The relay's pid, once it is there."""
+    for _ in range(500):
+        found = [pid for pid in children(process.pid) if name_of(pid) == "sandbox-relay"]
+        if found:
+            return found[0]
+        time.sleep(0.01)
+    raise AssertionError("no relay")
+
+
+@pytest.fixture
+def session(net):
+    """A session that runs lines of shell from its standard input, one at a time."""
+    process = net.start(["sh"], options=[*allow("good.test", "silent.test", "dead.test")],
+                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                        text=True)
+
+    def run(line):
+        process.stdin.write(f"{line}; echo END $?\n")
+        process.stdin.flush()
+        said = ""
+        while not (got := process.stdout.readline()).startswith("END"):
+            assert got, f"the session has ended: {said}"
+            said += got
+        return int(got.split()[1]), said
+
+    process.run = run
+    yield process
+    with contextlib.suppress(BrokenPipeError):
+        process.stdin.close()
+    process.wait(10)
+    process.stdout.close()
+
+
+GOOD = "curl -sS -m 10 --noproxy '*' http://good.test/"
+
+
+# ---- the relay ----
+
+
+def test_relay_killed(net, session):
+    assert session.run(GOOD)[0] == 0
+    session.run("curl -sN -m 20 --noproxy '*' telnet://good.test:22 >/tmp/out 2>&1 & sleep 0.3")
+    os.kill(relay_of(session), signal.SIGKILL)
+    code, said = session.run(GOOD)
+    assert code in (6, 7, 28) and "203.0.113.10" not in said, said
+    assert session.run("curl -sS -m 3 http://good.test/")[0] in (5, 7), "the proxy is gone, too"
+    assert session.run("curl -sS -m 3 --noproxy '*' http://203.0.113.10/")[0] == 7
+    code, said = session.run("wait; cat /tmp/out")
+    assert "HELLO" in said, "and the open connection has ended"
+    assert session.run("echo still here")[1] == "still here\n"
+
+
+def test_relay_stopped_holds_nobody_up(net, session):
+    """The monitor never waits for it: the control socket answers."""
+    session.run("true")
+    relay = relay_of(session)
+    os.kill(relay, signal.SIGSTOP)
+    try:
+        sid = session.run("echo $SANDBOX")[1].strip()
+        stats = net.execute([net.world.command, "stats", "--once", "--json", sid], None, None, 10,
+                            False, ())
+        assert json.loads(stats.stdout)["network"]["active"] == 0, stats
+    finally:
+        os.kill(relay, signal.SIGCONT)
+    assert session.run(GOOD)[0] == 0
+
+
+def test_monitor_killed_takes_the_relay_along(net, session):
+    session.run("true")
+    relay = relay_of(session)
+    os.kill(session.pid, signal.SIGKILL)
+    for _ in range(300):
+        if not os.path.exists(f"/proc/{relay}") or name_of(relay) != "sandbox-relay" or \
+                " Z " in open(f"/proc/{relay}/stat").read():
+            break
+        time.sleep(0.01)
+    else:
+        raise AssertionError("the relay lives on")
+    session.wait(5)
+    net.plain([net.world.command, "ps"])  # tidies up after the dead
+
+
+def test_relay_is_confined(net, session):
+    session.run(GOOD)
+    relay = relay_of(session)
+    with open(f"/proc/{relay}/status") as status:
+        fields = dict(line.split(":\t", 1) for line in status.read().splitlines() if ":\t" in line)
+    assert fields["NoNewPrivs"] == "1" and fields["Seccomp"] == "2"
+    assert int(fields["CapEff"], 16) == 0 and int(fields["CapPrm"], 16) == 0
+    links = [os.readlink(f"/proc/{relay}/fd/{fd}") for fd in os.listdir(f"/proc/{relay}/fd")]
+    assert all(link.startswith(("socket:", "anon_inode:[eventpoll]", "/dev/null", "pipe:"))
+               for link in links), links
+
+
+# ---- servers ----
+
+
+def test_dead_name_server(net, session):
+    """A name that is never answered; others are, meanwhile."""
+    session.run("(getent hosts silent.test; echo $?) >/tmp/out & sleep 0.2")
+    began = time.monotonic()
+    assert session.run(GOOD)[0] == 0
+    assert time.monotonic() - began < 5
+
+
+def test_dead_server(net, session):
+    session.run("curl -sS -m 20 --noproxy '*' http://dead.test/ >/tmp/out 2>&1 & sleep 0.2")
+    assert session.run(GOOD)[0] == 0
+
+
+def test_server_that_refuses(net):
+    result = net.run([*CURL, "-w", "%{http_code}", "http://good.test:9999/"],
+                     options=allow("good.test"))
+    assert "cannot reach good.test:9999: connecting: Connection refused" in result.stdout
+    assert result.stdout.endswith("502")
+    assert net.run([*PLAIN, "http://good.test:9999/"], options=allow("good.test")).exit in (7, 52, 56)
+
+
+# ---- clients ----
+
+
+def test_head_of_100_kilobytes(net):
+    text = b"GET http://good.test/ HTTP/1.1\r\nX: " + b"a" * 100_000 + b"\r\n\r\n"
+    result = proxy_bytes(net, text[:90_000], allow("good.test"))
+    assert "431" in result.stdout, result
+    fine = b"GET http://good.test/ HTTP/1.1\r\nConnection: close\r\nX: " + b"a" * 30_000 + b"\r\n\r\n"
+    assert "200 OK" in proxy_bytes(net, fine, allow("good.test")).stdout
+
+
+def test_slow_and_half_open_clients(net):
+    """Hundreds of connections that say nothing or half of something are in nobody's way."""
+    script = """
+import socket, subprocess
+held = []
+for part in (b"", b"\\x05", b"GET http://good", b"CONNECT good.test:443 HTTP/1.1\\r\\n"):
+    for _ in range(100):
+        s = socket.create_connection(("127.0.0.1", 61080)); s.sendall(part); held.append(s)
+for _ in range(100):
+    s = socket.create_connection(("good.test", 443)); s.sendall(b"\\x16\\x03\\x01"); held.append(s)
+print(subprocess.run(["curl", "-sS", "-m", "10", "http://good.test/"]).returncode)
+"""
+    result = net.run(["python3", "-c", script], options=allow("good.test"))
+    assert result.stdout.endswith("0\n") and "203.0.113.10" in result.stdout, result
+
+
+def test_out_of_descriptors(net):
+    """More connections than the relay may have files: those beyond wait, and it comes back."""
+    script = """
+import socket, subprocess
+held = []
+for _ in range(200):
+    s = socket.socket(); s.settimeout(1)
+    try: s.connect(("198.18.0.1", 7)); held.append(s)
+    except OSError: s.close()
+print(len(held) > 50)
+for s in held: s.close()
+print(subprocess.run(["curl", "-sS", "-m", "15", "--noproxy", "*", "http://good.test/"]).returncode)
+"""
+    argv = ["sh", "-c", "getent hosts good.test >/dev/null; python3 -c \"$0\"", script]
+    result = net.run(argv, options=allow("good.test"), before=["prlimit", "--nofile=300:300"])
+    assert result.stdout.endswith("True\n0\n"), result
+
+
+@pytest.mark.parametrize("kind", ["tcp", "udp"])
+def test_garbage(net, kind):
+    """Whatever bytes come, the next honest request is answered."""
+    script = f"""
+import random, socket, subprocess
+random.seed(7)
+hello = bytes.fromhex("1603010200010001fc0303") + bytes(40)
+dns = bytes.fromhex("123401000001000000000000") + b"\\x04good\\x04test\\x00\\x00\\x01\\x00\\x01"
+socks = b"\\x05\\x01\\x00\\x05\\x01\\x00\\x03\\x09good.test\\x00\\x50"
+web = b"GET http://good.test/ HTTP/1.1\\r\\nHost: x\\r\\nContent-Length: 3\\r\\n\\r\\nabc"
+def damaged(text):
+    text = bytearray(text)
+    for _ in range(random.randrange(1, 4)):
+        text[random.randrange(len(text))] = random.randrange(256)
+    return bytes(text[:random.randrange(1, len(text) + 1)])
+for i in range(400):
+    if "{kind}" == "udp":
+        s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        s.sendto(damaged(dns) if i % 2 else random.randbytes(random.randrange(600)), ("127.0.0.53", 53))
+    else:
+        where = [("127.0.0.1", 61080), ("good.test", 443), ("127.0.0.53", 53)][i % 3]
+        text = [socks, hello, len(dns).to_bytes(2, "big") + dns][i % 3] if i % 2 else web
+        s = socket.create_connection(where); s.sendall(damaged(text)); s.close()
+print(subprocess.run(["curl", "-sS", "-m", "10", "http://good.test/"]).returncode)
+"""
+    result = net.run(["python3", "-c", script], options=allow("good.test"))
+    assert result.stdout.endswith("0\n") and "203.0.113.10" in result.stdout, result
+
+
+# ---- upstream proxies ----
+
+
+@pytest.mark.works
+@pytest.mark.parametrize("kind", ["http", "socks"])
+def test_through_an_upstream_proxy(net, kind):
+    """The relay of one session is the upstream of another: its ports are reached by `publish`."""
+    import socket
+    import threading
+    seen = []
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve():
+        while True:
+            try:
+                client, _ = listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=handle, args=(client,), daemon=True).start()
+
+    def handle(client):
+        if kind == "http":
+            head = b""
+            while b"\r\n\r\n" not in head:
+                head += client.recv(1)
+            seen.append(head.split()[1].decode())
+            host, port = seen[-1].rsplit(":", 1)
+            answer = b"HTTP/1.1 200 OK\r\n\r\n"
+        else:
+            head = client.recv(3) + client.recv(5)
+            name = client.recv(head[7])
+            port = int.from_bytes(client.recv(2), "big")
+            host = name.decode()
+            seen.append(f"{host}:{port}")
+            client.sendall(b"\x05\x00")
+            answer = b"\x05\x00\x00\x01" + bytes(6)
+        server = socket.create_connection(("203.0.113.10", int(port)))
+        client.sendall(answer)
+        threading.Thread(target=copy, args=(client, server), daemon=True).start()
+        copy(server, client)
+
+    def copy(source, target):
+        try:
+            while part := source.recv(65536):
+                target.sendall(part)
+            target.shutdown(socket.SHUT_WR)
+        except OSError:
+            pass
+
+    threading.Thread(target=serve, daemon=True).start()
+    key = "http_proxy" if kind == "http" else "socks_proxy"
+    policy = net.identity.file(net.home("up.yaml"), "version: 1\nnetwork: {mode: filtered, "
+                               f"allow: [elsewhere.test], {key}: '{listener.getsockname()[1]}'}}\n")
+    try:
+        for curl in (PLAIN, CURL):
+            result = net.run([*curl, "http://elsewhere.test/"], options=["--policy", policy])
+            assert reached(result)["host"] == "elsewhere.test"
+        assert seen == ["elsewhere.test:80"] * 2
+        net.internet.queries.clear()
+        refused = net.run([*CURL, "-f", "http://evil.test/"], options=["--policy", policy])
+        assert refused.exit == 22 and len(seen) == 2
+    finally:
+        listener.close()
