@@ -8,6 +8,7 @@
 #include "cli/session.h"
 #include "core/alloc.h"
 #include "core/cleanup.h"
+#include "core/escape.h"
 #include "core/file.h"
 #include "core/json.h"
 #include "core/text.h"
@@ -32,6 +33,37 @@ void run_show_header(const struct run_output *output) {
   fprintf(stderr, "%s\n", text_string(&text));
 }
 
+#define SHOWN_DENIALS 8
+
+static bool is_denied(const json_t *host) {
+  return strcmp(json_string_value(json_object_get(host, "decision")), "deny") == 0;
+}
+
+static void show_denied_host(const struct run_output *output, const json_t *host) {
+  _cleanup_free_ char *name = escape_string(json_string_value(json_object_get(host, "host")));
+  _cleanup_free_ char *reason = escape_string(json_string_value(json_object_get(host, "reason")));
+  fprintf(stderr, "sandbox %s  denied: %s:%lld (%s)\n", output->session_id, name,
+          json_integer_value(json_object_get(host, "port")), reason);
+}
+
+/* As many of the hosts that were refused as a person would read. */
+static void show_network(const struct run_output *output, const struct session_result *result) {
+  size_t index, denied = 0;
+  json_t *host;
+  if (!result->network)
+    return;
+  fprintf(stderr, "sandbox %s  %lld connections, %lld denied\n", output->session_id,
+          json_integer_value(json_object_get(result->network, "connections")),
+          json_integer_value(json_object_get(result->network, "denied")));
+  json_array_foreach(json_object_get(result->network, "hosts"), index, host) {
+    if (is_denied(host) && denied++ < SHOWN_DENIALS)
+      show_denied_host(output, host);
+  }
+  if (denied > SHOWN_DENIALS)
+    fprintf(stderr, "sandbox %s  and %zu other hosts\n", output->session_id,
+            denied - SHOWN_DENIALS);
+}
+
 void run_show_footer(const struct run_output *output, const struct session_result *result) {
   if (result->limit_hit) {
     _cleanup_free_ char *described = limit_describe(output->limits, result->limit);
@@ -52,6 +84,7 @@ void run_show_footer(const struct run_output *output, const struct session_resul
   if (json_array_size(result->denials) > 0)
     fprintf(stderr, "sandbox %s  denied: %zu; --report or --json lists them\n", output->session_id,
             json_array_size(result->denials));
+  show_network(output, result);
 }
 
 /* ---- for programs ---- */
@@ -108,8 +141,7 @@ static json_t *denials_json(const struct session_result *result) {
   json_t *denials = result->denials ? json_copy(result->denials) : json_array(), *host;
   size_t index;
   json_array_foreach(json_object_get(result->network, "hosts"), index, host) {
-    if (strcmp(json_string_value(json_object_get(host, "decision")), "deny") != 0 ||
-        json_is_true(json_object_get(host, "asked")))
+    if (!is_denied(host) || json_is_true(json_object_get(host, "asked")))
       continue; /* what somebody denied is in the list already */
     json_t *denial = json_pack("{s:s}", "subject", "network");
     static const char *const keys[] = {"host", "port", "reason", "connections"};

@@ -161,6 +161,12 @@ def test_result_and_audit(net):
     assert decisions == {("good.test", "allow"), ("evil.test", "deny")}, events
 
 
+def test_summary_names_what_was_denied(net):
+    result = net.run(["curl", "-s", "http://evil.test/"], options=[*allow("good.test"), "--summary"])
+    assert "0 connections, 1 denied" in result.stderr
+    assert "denied: evil.test:80 (not in network.allow)" in result.stderr, result
+
+
 def test_refusal_by_proxy_says_how(net):
     result = net.run([*CURL, "-w", "%{http_code}", "http://evil.test/"], options=allow("good.test"))
     assert "evil.test:80 is not allowed: not in network.allow" in result.stdout
