@@ -7,6 +7,7 @@
 enum run_option {
   RUN_MODE,
   RUN_STATIC,
+  RUN_GATE,
   RUN_NO_DEBUG,
   RUN_RW,
   RUN_RO,

@@ -170,9 +170,10 @@ char *run_result_line(const struct run_output *output, const struct session_resu
   json_t *object = json_pack(
       "{s:b, s:i, s:s, s:s, s:s, s:o, s:o, s:o, s:o}", "success", result->exit_code == 0,
       "exitCode", result->exit_code, "sid", output->session_id, "backend", output->backend, "mode",
-      "static", "resourceUsage", usage_json(result), "limits", limits_json(output, result),
-      "limitHit", result->limit_hit ? json_string(limit_name(result->limit)) : json_null(),
-      "denials", denials_json(result));
+      output->policy->mode == MODE_DYNAMIC ? "dynamic" : "static", "resourceUsage",
+      usage_json(result), "limits", limits_json(output, result), "limitHit",
+      result->limit_hit ? json_string(limit_name(result->limit)) : json_null(), "denials",
+      denials_json(result));
   capture_stream_to_json(&result->capture.streams[0], "stdout", object);
   capture_stream_to_json(&result->capture.streams[1], "stderr", object);
   json_object_set_new(object, "network",

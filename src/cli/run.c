@@ -149,6 +149,16 @@ static int apply_scalar_flag(struct run *run, const struct given_option *given,
   }
 }
 
+/* FUSE first: allowed paths then cost nothing. */
+static enum gate_kind choose_gate(const struct invocation *invocation) {
+  const char *value = invocation_value(invocation, RUN_GATE);
+  int asked = value ? value_word("auto fuse notify", value) : 0;
+  static const enum gate_kind kinds[] = {GATE_NONE, GATE_FUSE, GATE_NOTIFY};
+  if (asked > 0)
+    return kinds[asked];
+  return access("/dev/fuse", R_OK | W_OK) == 0 ? GATE_FUSE : GATE_NOTIFY;
+}
+
 static int load_policy(struct run *run, struct sb_error *error) {
   if (policy_load(&run->host.policy, &run->policy, error) < 0)
     return -1;
@@ -158,6 +168,8 @@ static int load_policy(struct run *run, struct sb_error *error) {
         run_apply_limit_flag(run->policy, given, error) < 0)
       return -1;
   }
+  if (run->policy->mode == MODE_DYNAMIC)
+    policy_add_base(run->policy, &run->host.policy);
   return 0;
 }
 
@@ -237,6 +249,7 @@ static int fill_plan_request(struct run *run, struct plan_request *ret_request,
       .terminal = terminal_mode_of(run->invocation),
       .overlay_folder = run->overlay_folder,
       .for_backend = run->elsewhere,
+      .gate = choose_gate(run->invocation),
   };
   const char *offset = invocation_value(run->invocation, RUN_TIME_OFFSET);
   if (offset) {
@@ -448,7 +461,7 @@ static int run_session(struct run *run, struct session_result *ret_result, struc
       .watched = &run->watched,
       .terminal = terminal_mode_of(run->invocation),
       .session_id = run->id,
-      .mode = "static",
+      .mode = run->policy->mode == MODE_DYNAMIC ? "dynamic" : "static",
       .policy = run->policy->mode == MODE_DYNAMIC ? run->policy : NULL,
       .limits = &run->limits,
       .best_effort_limits = run->policy->require == REQUIRE_PREFERRED,

@@ -38,3 +38,15 @@ void strv_clear(struct strv *list) {
   free(list->items);
   *list = (struct strv){0};
 }
+
+bool strv_remove(struct strv *list, const char *string) {
+  for (size_t i = 0; i < list->count; i++) {
+    if (strcmp(list->items[i], string) != 0)
+      continue;
+    free(list->items[i]);
+    list->count--;
+    memmove(list->items + i, list->items + i + 1, (list->count - i + 1) * sizeof *list->items);
+    return true;
+  }
+  return false;
+}

@@ -30,12 +30,16 @@ static int lock_securebits(void) {
   return prctl(PR_SET_SECUREBITS, (unsigned long)bits, 0, 0, 0) < 0 ? -errno : 0;
 }
 
-static int clear_sets(void) {
-  if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) < 0)
-    return -errno;
+int caps_keep(uint64_t kept) {
   struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
-  struct __user_cap_data_struct none[_LINUX_CAPABILITY_U32S_3] = {0};
-  return syscall(SYS_capset, &header, none) < 0 ? -errno : 0;
+  struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3] = {0};
+  for (int i = 0; i < _LINUX_CAPABILITY_U32S_3; i++)
+    data[i].effective = data[i].permitted = (uint32_t)(kept >> (32 * i));
+  return syscall(SYS_capset, &header, data) < 0 ? -errno : 0;
+}
+
+static int clear_sets(void) {
+  return prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) < 0 ? -errno : caps_keep(0);
 }
 
 int caps_drop_all(void) {

@@ -1,7 +1,13 @@
 /* Capabilities: the workload has none and can never get any. */
 #pragma once
 
+#include <stdint.h>
+
 /* Empties bounding, ambient, permitted, effective and inheritable sets and locks securebits, so
  * that not even an exec by uid 0 gives one back. Needs CAP_SETPCAP in the current user namespace.
  * Raw system calls only. Returns 0 or a negative errno. */
 int caps_drop_all(void);
+
+/* Gives up all but these (bits by number) of the capabilities that this process has in its user
+ * namespace. Returns 0 or a negative errno. */
+int caps_keep(uint64_t kept);

@@ -18,6 +18,7 @@ enum message_kind {
   /* init → monitor */
   MESSAGE_TERMINAL, /* carries the master side of the session's terminal */
   MESSAGE_NETWORK,  /* carries the relay's sockets, which lie in the session's network */
+  MESSAGE_GATE,     /* carries the gate's device and the mount, user and pid namespaces */
   MESSAGE_STARTED,  /* the exec succeeded; value: pid inside; if idle, carries /proc and /tmp */
   MESSAGE_STOPPED,  /* the workload was stopped by job control */
   MESSAGE_EXITED,   /* value: wait status */

@@ -145,7 +145,8 @@ static int prepare_base(struct init *init) {
   /* From here on nothing inside may read or trace us; before, the monitor needed our /proc. */
   prctl(PR_SET_DUMPABLE, 0);
   forbid_user_namespaces(init);
-  if (set_hostname(init) < 0 || view_begin(&init->view, init->input->base, init->report) < 0)
+  if (set_hostname(init) < 0 ||
+      view_begin(&init->view, init->input->base, init->report, init->input->channel) < 0)
     return -1;
   report_phase(init->report, PHASE_BASE);
   return 0;

@@ -235,8 +235,8 @@ static enum sb_code code_of(bool by_kernel, int errnum) {
 }
 
 static bool is_kernel_view(enum operation_kind kind) {
-  return kind == OPERATION_ROOT || kind == OPERATION_PROC || kind == OPERATION_SYSFS ||
-         kind == OPERATION_DEVPTS;
+  return kind == OPERATION_ROOT || kind == OPERATION_GATE || kind == OPERATION_PROC ||
+         kind == OPERATION_SYSFS || kind == OPERATION_DEVPTS;
 }
 
 static int explain_operation(const struct engine *engine, struct sb_error *error) {

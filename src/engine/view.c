@@ -20,6 +20,7 @@
 
 #include "core/cleanup.h"
 #include "core/file.h"
+#include "engine/channel.h"
 
 /* Opens an absolute path below a root without following any symbolic link: what the plan saw is
  * what is mounted, even if somebody swaps a folder for a link meanwhile. */
@@ -186,6 +187,20 @@ static int attach_somewhere(struct view *view, int mount) {
   return result;
 }
 
+/* Takes the tree over as the new root, inside the private tmpfs, which is attached for it. */
+static int become_root(struct view *view, int *tree) {
+  int result = attach_somewhere(view, view->private);
+  if (result < 0)
+    return result;
+  _cleanup_close_ int target = openat(view->private, "root", O_PATH | O_DIRECTORY | O_CLOEXEC);
+  if (target < 0)
+    return -errno;
+  result = attach(*tree, target);
+  if (result == 0)
+    view->root = steal_fd(tree);
+  return result;
+}
+
 static int apply_root(struct view *view, const struct operation *operation) {
   (void)operation;
   _cleanup_close_ int tree = clone_tree(view->host, "", AT_RECURSIVE);
@@ -193,18 +208,8 @@ static int apply_root(struct view *view, const struct operation *operation) {
     return tree;
   int result = set_attributes(tree, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, 0,
                               AT_RECURSIVE);
-  /* Only now, or the copy of the tree would hold a copy of the private tmpfs. */
-  if (result == 0)
-    result = attach_somewhere(view, view->private);
-  if (result < 0)
-    return result;
-  _cleanup_close_ int target = openat(view->private, "root", O_PATH | O_DIRECTORY | O_CLOEXEC);
-  if (target < 0)
-    return -errno;
-  result = attach(tree, target);
-  if (result == 0)
-    view->root = steal_fd(&tree);
-  return result;
+  /* Attached only now, or the copy of the tree would hold a copy of the private tmpfs. */
+  return result < 0 ? result : become_root(view, &tree);
 }
 
 /* ---- new file systems ---- */
@@ -229,6 +234,41 @@ static int new_filesystem(const char *type, const struct fs_option *options, siz
     return -errno;
   int mount = fsmount(context, FSMOUNT_CLOEXEC, attributes);
   return mount < 0 ? -errno : mount;
+}
+
+/* The monitor serves the gate, and the broker makes mounts in our namespaces later. */
+static int hand_over_gate(const struct view *view, int device) {
+  _cleanup_close_ int mount_ns = open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC);
+  _cleanup_close_ int user_ns = open("/proc/self/ns/user", O_RDONLY | O_CLOEXEC);
+  _cleanup_close_ int pid_ns = open("/proc/self/ns/pid", O_RDONLY | O_CLOEXEC);
+  if (mount_ns < 0 || user_ns < 0 || pid_ns < 0)
+    return -errno;
+  const int fds[] = {device, mount_ns, user_ns, pid_ns};
+  struct message message = {.kind = MESSAGE_GATE};
+  return fd_send(view->channel, fds, ARRAY_SIZE(fds), &message, sizeof message);
+}
+
+/* The device must be opened here: the kernel wants it from the user namespace that mounts. */
+static int apply_gate(struct view *view, const struct operation *operation) {
+  (void)operation;
+  char number[16], user[16], group[16];
+  _cleanup_close_ int device = open("/dev/fuse", O_RDWR | O_NONBLOCK | O_CLOEXEC);
+  if (device < 0)
+    return -errno;
+  snprintf(number, sizeof number, "%d", device);
+  snprintf(user, sizeof user, "%u", (unsigned)geteuid());
+  snprintf(group, sizeof group, "%u", (unsigned)getegid());
+  const struct fs_option options[] = {{"fd", number},
+                                      {"rootmode", "40000"},
+                                      {"user_id", user},
+                                      {"group_id", group},
+                                      {"allow_other", NULL}};
+  _cleanup_close_ int mount =
+      new_filesystem("fuse", options, ARRAY_SIZE(options), MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
+  if (mount < 0)
+    return mount;
+  int result = hand_over_gate(view, device);
+  return result < 0 ? result : become_root(view, &mount);
 }
 
 static int apply_devpts(struct view *view, const struct operation *operation) {
@@ -300,6 +340,7 @@ static int (*const appliers[OPERATION_COUNT])(struct view *, const struct operat
     [OPERATION_PRIVATE_FILE] = apply_private_file,
     [OPERATION_PRIVATE_LINK] = apply_private_link,
     [OPERATION_ROOT] = apply_root,
+    [OPERATION_GATE] = apply_gate,
     [OPERATION_PRIVATE] = apply_private,
     [OPERATION_PRIVATE_SEALED] = apply_private_sealed,
     [OPERATION_DEVICE] = apply_device,
@@ -377,8 +418,10 @@ static int enter(struct view *view) {
   return 0;
 }
 
-int view_begin(struct view *view, const struct plan *base, struct start_report *report) {
-  *view = (struct view){.plan = base, .report = report, .private = -1, .root = -1};
+int view_begin(struct view *view, const struct plan *base, struct start_report *report,
+               int channel) {
+  *view =
+      (struct view){.plan = base, .report = report, .channel = channel, .private = -1, .root = -1};
   view->host = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
   if (view->host < 0)
     return report_failure(report, STEP_PRIVATE, -errno);

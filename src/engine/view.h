@@ -9,6 +9,7 @@
 struct view {
   const struct plan *plan;
   struct start_report *report;
+  int channel;  /* to the monitor, who serves the gate */
   int host;     /* the host's root, as the namespace was born with it */
   int private;  /* the private tmpfs */
   int root;     /* the root being built */
@@ -18,7 +19,8 @@ struct view {
 
 /* First stage: the operations of a plan that was begun (plan_begin). Called in the new user and
  * mount namespaces after the ids are mapped. Returns 0 or a negative errno noted in the report. */
-int view_begin(struct view *view, const struct plan *base, struct start_report *report);
+int view_begin(struct view *view, const struct plan *base, struct start_report *report,
+               int channel);
 
 /* Second stage: the rest of the complete plan; then enters the view (pivot_root, old root detached)
  * and lets go of everything outside. Returns 0 or a negative errno noted in the report. */

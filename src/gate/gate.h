@@ -1,5 +1,6 @@
 /* Makes an access to what is not yet allowed wait for a decision, and makes what was approved
- * visible. Two triggers behind one interface: FUSE and seccomp notify; one broker, one grant. */
+ * visible. Two triggers behind one interface: FUSE and seccomp notify; one broker, one grant. Lives
+ * in the monitor's loop: nothing here waits for a person, the broker or another request. */
 #pragma once
 
 #include <poll.h>
@@ -8,8 +9,26 @@
 
 #include "core/error.h"
 #include "gate/access.h"
+#include "plan/plan.h"
+#include "session/decisions.h"
 
 struct gate;
+
+struct gate_config {
+  const struct plan *plan;
+  struct decisions *decisions;
+  /* Descriptors from the session's init; the gate owns them from now on. */
+  int trigger; /* the FUSE device, or the seccomp listener */
+  int mount_ns, user_ns, pid_ns;
+};
+
+int gate_new(const struct gate_config *config, struct gate **ret_gate, struct sb_error *error);
+void gate_free(struct gate *gate);
+
+/* What to poll for, and what to do about it. */
+#define GATE_WATCH_COUNT 3
+void gate_watch(const struct gate *gate, struct pollfd ret_watched[GATE_WATCH_COUNT]);
+void gate_serve(struct gate *gate, const struct pollfd watched[GATE_WATCH_COUNT]);
 
 /* Takes an approved tree away again: new opens meet the gate. What is open stays open. Returns
  * false if nothing of that name was granted in this session. */

@@ -166,7 +166,10 @@ void compile_kernel_files(struct compiler *compiler) {
 void compile_base(struct compiler *compiler) {
   struct plan *plan = compiler->plan;
   add_private_objects(compiler);
-  plan_add(plan, OPERATION_ROOT, "/", NULL, "everything is readable, nothing writable");
+  if (compiler->dynamic)
+    plan_add(plan, OPERATION_GATE, "/", NULL, "what is not allowed yet is asked for");
+  else
+    plan_add(plan, OPERATION_ROOT, "/", NULL, "everything is readable, nothing writable");
   for (size_t i = 0; i < ARRAY_SIZE(private_places); i++) {
     if (is_plain_folder(private_places[i].place))
       plan_add(plan, OPERATION_PRIVATE, private_places[i].place, private_places[i].source,

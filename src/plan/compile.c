@@ -74,6 +74,7 @@ static const unsigned char phases[OPERATION_COUNT] = {
     [OPERATION_PRIVATE_FILE] = 1,
     [OPERATION_PRIVATE_LINK] = 1,
     [OPERATION_ROOT] = 2,
+    [OPERATION_GATE] = 2,
     [OPERATION_PRIVATE] = 3,
     [OPERATION_PRIVATE_SEALED] = 3,
     [OPERATION_DEVICE] = 3,
@@ -135,7 +136,6 @@ static int refuse_unsupported(const struct policy *policy, struct sb_error *erro
     bool asked;
     const char *feature, *fix;
   } features[] = {
-      {policy->mode == MODE_DYNAMIC, "dynamic mode", "use --static"},
       {policy->network.mode != NETWORK_NONE && strcmp(policy->network.driver, "auto") != 0 &&
            strcmp(policy->network.driver, "relay") != 0,
        "network drivers other than the relay", "use network.driver: auto"},
@@ -166,6 +166,10 @@ static void plan_landlock(struct compiler *compiler) {
     if (operation->kind == OPERATION_WRITABLE || operation->kind == OPERATION_OVERLAY)
       landlock_allow(landlock, operation->path, LANDLOCK_USE_WRITE);
   }
+  /* The gate refuses writes itself, and says so; and Landlock cannot be widened later. It still
+   * holds what was opened outside, which is not below the session's root. */
+  if (compiler->dynamic)
+    landlock_allow(landlock, "/", LANDLOCK_USE_WRITE);
   if (landlock->handled_fs == 0)
     strv_add(&compiler->plan->warnings,
              "this kernel has no usable Landlock: the second wall behind the mounts is missing; a "
@@ -183,6 +187,8 @@ static void plan_settings(struct compiler *compiler) {
   plan->weaker_nested = compiler->policy->weaker_nested;
   plan->seccomp.debug = compiler->policy->debug;
   plan->network.mode = compiler->policy->network.mode;
+  plan->ask_writes = compiler->policy->ask_writes;
+  plan->gate = compiler->dynamic ? compiler->request->gate : GATE_NONE;
   plan->landlock = landlock_plan_new(landlock_abi());
   /* What lies in the private tmpfs is memory as well as disk: the smaller limit holds. */
   const struct limits *limits = &compiler->policy->limits;
@@ -210,6 +216,7 @@ static void compiler_clear(struct compiler *compiler) {
   found_clear(&compiler->hidden);
   found_clear(&compiler->globbed);
   strv_clear(&compiler->writable);
+  strv_clear(&compiler->caches);
   strv_clear(&compiler->overlaid);
   strv_clear(&compiler->shown);
   strv_clear(&compiler->repositories);
@@ -225,6 +232,7 @@ static struct compiler compiler_new(const struct plan_request *request, struct p
       .policy = request->policy,
       .host = request->host,
       .plan = plan,
+      .dynamic = request->policy->mode == MODE_DYNAMIC,
       .unprotects = has_unprotect(request->policy),
   };
 }

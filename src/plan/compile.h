@@ -23,8 +23,10 @@ struct compiler {
   struct plan *plan;
   struct found_list hidden;  /* what hide rules name and what exists */
   struct found_list globbed; /* what globs of other kinds match */
+  bool dynamic;              /* only what is bound is visible */
   bool unprotects;           /* there is any `unprotect` rule: most policies have none */
   struct strv writable;      /* canonical paths that are writable host objects, parents first */
+  struct strv caches;        /* those of them that only builds fill: nobody works there */
   struct strv overlaid;      /* canonical paths under overlays */
   struct strv shown;         /* canonical paths bound read-only */
   struct strv repositories;  /* folders below the project that hold a `.git` of their own */

@@ -383,6 +383,8 @@ int compile_git(struct compiler *compiler, struct sb_error *error) {
   size_t count = compiler->writable.count; /* grows while we go: what we add needs no second look */
   for (size_t i = 0; i < count; i++) {
     _cleanup_free_ char *place = xstrdup(compiler->writable.items[i]);
+    if (strv_contains(&compiler->caches, place))
+      continue;
     if (protect_repository(compiler, place, error) < 0)
       return -1;
     find_nested(compiler, place);

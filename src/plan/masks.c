@@ -102,7 +102,7 @@ static bool is_visible(const struct compiler *compiler, const char *path) {
     if (path_is_under(path, replaced[i]))
       return false;
   }
-  if (!compile_private_place(path, &source, &place))
+  if (!compiler->dynamic && !compile_private_place(path, &source, &place))
     return true;
   return compile_covered(&compiler->writable, path) || compile_covered(&compiler->overlaid, path) ||
          compile_covered(&compiler->shown, path);
@@ -199,5 +199,7 @@ void compile_masks(struct compiler *compiler) {
     struct found *found = &hidden->items[i];
     _cleanup_free_ char *why = found->rule ? compile_reason(found->rule) : xstrdup(found->why);
     add_mask(compiler, found->path, why);
+    if (compiler->dynamic)
+      strv_add(&compiler->plan->hidden, found->path);
   }
 }

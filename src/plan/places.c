@@ -109,6 +109,12 @@ static int collect_literal(struct compiler *compiler, struct places *places,
     const struct rule *rule = &compiler->policy->rules[i];
     if (rule->is_glob || !is_place_rule(rule))
       continue;
+    if (rule->when_touched) {
+      strv_add(rule->kind == RULE_READ ? &compiler->plan->touched_read
+                                       : &compiler->plan->touched_write,
+               rule->pattern);
+      continue;
+    }
     char *path = compile_resolve(rule->pattern);
     int result =
         path ? add_candidate(places, path, rule, error) : missing_place(compiler, rule, error);
@@ -146,14 +152,19 @@ void compile_writable(struct compiler *compiler, const char *path, bool folder, 
 }
 
 static void add_writable(struct compiler *compiler, const struct place *place, const char *why) {
+  if (place->rule->origin.store == STORE_BUILTIN &&
+      !path_is_under(compiler->host->project, place->path))
+    strv_add(&compiler->caches, place->path);
   compile_writable(compiler, place->path, place->folder, why);
 }
 
 static void add_readable(struct compiler *compiler, const struct place *place, const char *why) {
   const char *source, *private_place;
   bool in_private = compile_private_place(place->path, &source, &private_place);
-  if (!in_private && !compile_covered(&compiler->writable, place->path))
-    return; /* readable already, as part of the root */
+  bool in_writable = compile_covered(&compiler->writable, place->path);
+  bool readable = compiler->dynamic ? compile_covered(&compiler->shown, place->path) : !in_private;
+  if (readable && !in_writable)
+    return; /* as part of something larger */
   compile_mount_point(compiler, place->path, place->folder);
   plan_add(compiler->plan, OPERATION_READONLY, place->path, NULL, "%s", why);
   strv_add(&compiler->shown, place->path);
@@ -183,7 +194,8 @@ static void add_place(struct compiler *compiler, const struct place *place) {
 /* A home folder below /tmp would vanish behind the private one, and every tool in it. */
 static void show_home(struct compiler *compiler) {
   const char *home = compiler->host->home, *source, *place;
-  if (!home || !compile_private_place(home, &source, &place) || strcmp(home, place) == 0)
+  if (compiler->dynamic || !home || !compile_private_place(home, &source, &place) ||
+      strcmp(home, place) == 0)
     return;
   compile_mount_point(compiler, home, true);
   plan_add(compiler->plan, OPERATION_READONLY, home, NULL, "your home folder");

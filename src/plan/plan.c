@@ -20,6 +20,7 @@ static const struct {
     [OPERATION_PRIVATE_FILE] = {"private-file", "creating the private file"},
     [OPERATION_PRIVATE_LINK] = {"private-link", "creating the private link to"},
     [OPERATION_ROOT] = {"root", "making the host's tree visible read-only"},
+    [OPERATION_GATE] = {"gate", "mounting the gate at"},
     [OPERATION_PRIVATE] = {"private", "mounting the private folder"},
     [OPERATION_PRIVATE_SEALED] = {"private-sealed", "mounting the private folder"},
     [OPERATION_DEVICE] = {"device", "making the device available"},
@@ -69,6 +70,9 @@ void plan_clear(struct plan *plan) {
     free(plan->operations[i].why);
   }
   free(plan->operations);
+  strv_clear(&plan->hidden);
+  strv_clear(&plan->touched_read);
+  strv_clear(&plan->touched_write);
   strv_clear(&plan->arguments);
   strv_clear(&plan->script_arguments);
   strv_clear(&plan->executables);

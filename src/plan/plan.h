@@ -23,19 +23,20 @@ enum operation_kind {
   OPERATION_PRIVATE_FILE,       /* an empty file there */
   OPERATION_PRIVATE_LINK,       /* a symbolic link there */
   OPERATION_ROOT,               /* the host's whole tree, recursively read-only */
-  OPERATION_PRIVATE,            /* a part of the private tmpfs appears at a path, writable */
-  OPERATION_PRIVATE_SEALED,     /* the same, read-only */
-  OPERATION_DEVICE,             /* one device node of the host */
-  OPERATION_DEVPTS,             /* a terminal instance of its own */
-  OPERATION_PROC,               /* /proc of the session's pid namespace */
-  OPERATION_SYSFS,              /* /sys of the session's network namespace, read-only */
-  OPERATION_WRITABLE,           /* a host object, writable */
-  OPERATION_READONLY,           /* a host object, read-only, inside something writable */
-  OPERATION_OVERLAY,            /* a host folder, writable, changes kept apart */
-  OPERATION_PIN,                /* a folder becomes a mount point so that it cannot be renamed */
-  OPERATION_PROTECT,            /* a protected name, read-only */
-  OPERATION_SEAL,               /* a part of the view itself becomes read-only (/proc/sys) */
-  OPERATION_MASK,               /* a secret: an empty, unreadable object in its place */
+  OPERATION_GATE,           /* the gate in its place: what is not mounted over it is asked for */
+  OPERATION_PRIVATE,        /* a part of the private tmpfs appears at a path, writable */
+  OPERATION_PRIVATE_SEALED, /* the same, read-only */
+  OPERATION_DEVICE,         /* one device node of the host */
+  OPERATION_DEVPTS,         /* a terminal instance of its own */
+  OPERATION_PROC,           /* /proc of the session's pid namespace */
+  OPERATION_SYSFS,          /* /sys of the session's network namespace, read-only */
+  OPERATION_WRITABLE,       /* a host object, writable */
+  OPERATION_READONLY,       /* a host object, read-only, inside something writable */
+  OPERATION_OVERLAY,        /* a host folder, writable, changes kept apart */
+  OPERATION_PIN,            /* a folder becomes a mount point so that it cannot be renamed */
+  OPERATION_PROTECT,        /* a protected name, read-only */
+  OPERATION_SEAL,           /* a part of the view itself becomes read-only (/proc/sys) */
+  OPERATION_MASK,           /* a secret: an empty, unreadable object in its place */
   OPERATION_COUNT
 };
 
@@ -56,6 +57,9 @@ struct operation {
   unsigned mode; /* PRIVATE_FOLDER */
   char *why;     /* for people: which rule or need put it here */
 };
+
+/* What makes an access wait for a decision in dynamic mode. */
+enum gate_kind { GATE_NONE, GATE_FUSE, GATE_NOTIFY };
 
 enum terminal_mode { TERMINAL_AUTO, TERMINAL_ALWAYS, TERMINAL_NEVER };
 
@@ -80,6 +84,11 @@ struct plan {
   enum terminal_mode terminal;
   unsigned long long private_size_bytes, private_inodes;
 
+  enum gate_kind gate;
+  bool ask_writes;
+  struct strv touched_read, touched_write; /* granted without a question when first touched */
+  struct strv hidden; /* dynamic mode: every object that is never shown, canonical */
+
   struct strv warnings; /* for people, before the start; already escaped */
   struct strv notes;    /* what was left out and why; for --dry-run and --verbose */
 };
@@ -93,6 +102,7 @@ struct plan_request {
   long long time_offset_seconds;
   bool has_time_offset;
   enum terminal_mode terminal;
+  enum gate_kind gate;        /* dynamic mode: the trigger to use */
   const char *overlay_folder; /* where overlay uppers of this session live */
   bool for_backend;           /* another engine runs it, and has been asked what it can enforce */
 };

@@ -43,6 +43,7 @@ struct rule {
   size_t length;        /* of the pattern; deciding compares it with hundreds of rules */
   bool is_glob;         /* has *, ? or [ ; `**` crosses folders */
   bool if_present_only; /* RULE_PROTECT: no placeholder is needed while the name does not exist */
+  bool when_touched;    /* dynamic mode: granted when something first touches it */
   bool has_exceptions;  /* built-in secret globs: secret_exceptions are not covered */
   const char *written;  /* as the author wrote it, for messages; a flag with its name */
   const char *why;      /* built-in tables: what it protects; else NULL */
@@ -121,6 +122,10 @@ int policy_load(const struct policy_context *context, struct policy **ret_policy
 
 /* The built-in tables alone, without reading any file. */
 struct policy *policy_new(const struct policy_context *context);
+
+/* Adds what needs no question in dynamic mode: the system, toolchains, their caches, settings of
+ * everyday tools. After all stores and flags: it yields to whatever they say. */
+void policy_add_base(struct policy *policy, const struct policy_context *context);
 
 /* Reads one file on top of a policy, for `policy check` and --policy FILE. What a project store
  * may not say without trust goes to policy->ignored. The policy is half changed on failure. */

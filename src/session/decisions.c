@@ -188,7 +188,8 @@ static bool may_ask_secret(const struct policy *policy, const struct rule *rule)
 
 static struct outcome judge_by_policy(const struct decisions *decisions,
                                       const struct access_request *request) {
-  const struct policy *policy = decisions->config.policy;
+  struct policy *policy = decisions->config.policy;
+  policy_resolve(policy); /* once; a session that asks nothing need not pay for it */
   enum access access = request->want == WANT_WRITE ? ACCESS_WRITE : ACCESS_READ;
   struct decision decision = policy_decide(policy, request->path, access);
   if (decision.verdict == VERDICT_HIDE && access == ACCESS_READ &&

@@ -56,7 +56,7 @@ struct decision_services {
 };
 
 struct decisions_config {
-  const struct policy *policy;          /* resolved; outlives the decisions */
+  struct policy *policy;                /* outlives the decisions; resolved when first needed */
   const struct policy_context *context; /* outlives them, too */
   const char *session_id;
   bool waits; /* questions wait for their time even if nobody is there to answer */

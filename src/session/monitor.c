@@ -242,6 +242,21 @@ static void on_started(struct monitor *monitor, pid_t command, int *folders_insi
     handle_signal(monitor, monitor->early);
 }
 
+static void on_gate(struct monitor *monitor, int *fds) {
+  _cleanup_error_ struct sb_error error = {0};
+  struct gate_config config = {
+      .plan = monitor->request->plan,
+      .decisions = monitor->supervision.decisions,
+      .trigger = fds[0],
+      .mount_ns = fds[1],
+      .user_ns = fds[2],
+      .pid_ns = fds[3],
+  };
+  memset(fds, -1, FD_PASS_LIMIT * sizeof *fds);
+  if (gate_new(&config, &monitor->gate, &error) < 0)
+    monitor->over = true; /* without it nothing of the session could go on */
+}
+
 static void handle_message(struct monitor *monitor, const struct message *message, int *fds) {
   switch ((enum message_kind)message->kind) {
   case MESSAGE_TERMINAL:
@@ -250,6 +265,9 @@ static void handle_message(struct monitor *monitor, const struct message *messag
     return;
   case MESSAGE_NETWORK:
     network_start(monitor, fds);
+    return;
+  case MESSAGE_GATE:
+    on_gate(monitor, fds);
     return;
   case MESSAGE_STARTED:
     on_started(monitor, message->value, fds);
@@ -382,7 +400,8 @@ enum {
   WATCH_TERMINAL,
   WATCH_CAPTURE = WATCH_TERMINAL + TERMINAL_WATCH_COUNT,
   WATCH_PROMPT = WATCH_CAPTURE + 2,
-  WATCH_CONTROL,
+  WATCH_GATE,
+  WATCH_CONTROL = WATCH_GATE + GATE_WATCH_COUNT,
 };
 
 static void look_once(struct monitor *monitor) {
@@ -394,6 +413,7 @@ static void look_once(struct monitor *monitor) {
   terminal_watch(&monitor->terminal, watched + WATCH_TERMINAL);
   capture_watch(&monitor->capture, watched + WATCH_CAPTURE);
   supervision_watch(monitor, watched + WATCH_PROMPT);
+  gate_watch(monitor->gate, watched + WATCH_GATE);
   size_t clients = control_watch(monitor->control, watched + WATCH_CONTROL);
   int ready = poll(watched, WATCH_CONTROL + clients, next_timeout(monitor));
   if (monitor->terminal.master >= 0)
@@ -402,6 +422,7 @@ static void look_once(struct monitor *monitor) {
     return;
   terminal_relay(&monitor->terminal, watched + WATCH_TERMINAL);
   capture_read(&monitor->capture, watched + WATCH_CAPTURE);
+  gate_serve(monitor->gate, watched + WATCH_GATE);
   if (watched[WATCH_SIGNALS].revents)
     read_signals(monitor);
   if (watched[WATCH_CHANNEL].revents)
@@ -595,6 +616,7 @@ static void finish(struct monitor *monitor) {
   if (monitor->limits.set.value[LIMIT_DISK])
     limit_group_watch_disk(&monitor->limits, LAST_DISK_BUDGET_NS);
   limit_group_sample(&monitor->limits, &monitor->result->usage);
+  gate_free(monitor->gate); /* first: who waits for it cannot even be killed */
   engine_destroy(&monitor->engine, &used);
   usage_add_rusage(&monitor->result->usage, &used);
   network_finish(monitor); /* after the last who could use it */

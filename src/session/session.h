@@ -52,7 +52,7 @@ struct session_request {
   enum terminal_mode terminal;
   const char *session_id;
   const char *mode;
-  const struct policy *policy; /* decides about what the plan leaves open; NULL: nothing is asked */
+  struct policy *policy; /* decides about what the plan leaves open; NULL: nothing is asked */
   bool supervised;             /* questions wait for a supervisor even while there is none */
   const struct limit_set *limits;
   bool best_effort_limits;    /* require: preferred */

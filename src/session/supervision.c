@@ -28,6 +28,11 @@ static int unstore(void *context, enum grant_scope scope, const char *name, size
   return grants_remove(&monitor->request->host->policy, scope, name, ret_removed, error);
 }
 
+static bool take_back(void *context, const char *path) {
+  const struct monitor *monitor = context;
+  return monitor->gate && gate_revoke(monitor->gate, path);
+}
+
 static void notice(void *context, const char *sentence) {
   struct monitor *monitor = context;
   monitor_warn(monitor, sentence);
@@ -46,6 +51,7 @@ int supervision_start(struct monitor *monitor, struct sb_error *error) {
       .services = {.record = record,
                    .store = store,
                    .unstore = unstore,
+                   .revoke = take_back,
                    .notice = notice,
                    .context = monitor},
   };

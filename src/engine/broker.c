@@ -1,0 +1,365 @@
+/* The broker; see broker.h. Its own side runs in a forked copy of the monitor: no allocation, no
+ * stdio, one request at a time, all state on one stack. */
+#include "engine/broker.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/capability.h>
+#include <linux/openat2.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "core/cleanup.h"
+#include "core/file.h"
+#include "engine/caps.h"
+
+/* One packet: this, the path, then the masks, each string with its NUL. */
+struct packet_header {
+  uint32_t kind, flags, mask_count;
+  uint64_t device, inode;
+};
+#define PACKET_LIMIT (128u << 10)
+
+/* ---- the broker's own side ---- */
+
+enum where { IN_OWN, IN_SESSION };
+
+struct state {
+  int channel;
+  int own_ns, session_ns; /* mount namespaces */
+  enum where where;
+  int staging; /* a tmpfs in our own namespace that holds what masks are made of; -1: not yet */
+};
+
+static void answer(const struct state *state, int result, int fd) {
+  int32_t value = result;
+  (void)fd_send(state->channel, &fd, fd >= 0 ? 1 : 0, &value, sizeof value);
+}
+
+/* Both namespaces' roots are where setns leaves us. */
+static int go(struct state *state, enum where where) {
+  if (state->where == where)
+    return 0;
+  if (setns(where == IN_OWN ? state->own_ns : state->session_ns, CLONE_NEWNS) < 0)
+    return -errno;
+  state->where = where;
+  return 0;
+}
+
+static int open_here(const char *path) {
+  struct open_how how = {.flags = O_PATH | O_CLOEXEC | O_NOFOLLOW,
+                         .resolve = RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS};
+  int fd = (int)syscall(SYS_openat2, AT_FDCWD, path, &how, sizeof how);
+  return fd < 0 ? -errno : fd;
+}
+
+static int clone_object(int fd, const char *name, unsigned flags) {
+  int tree = open_tree(fd, name, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH | flags);
+  return tree < 0 ? -errno : tree;
+}
+
+static int set_attributes(int tree, uint64_t attributes, unsigned flags) {
+  struct mount_attr change = {.attr_set = attributes, .propagation = MS_PRIVATE};
+  return mount_setattr(tree, "", AT_EMPTY_PATH | flags, &change, sizeof change) < 0 ? -errno : 0;
+}
+
+static int attach(int tree, int target) {
+  return move_mount(tree, "", target, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH) < 0
+             ? -errno
+             : 0;
+}
+
+/* An empty folder and an empty file that nobody may open, over a place of our own namespace that is
+ * never granted: the kernel clones attached mounts only. */
+static int make_staging(struct state *state) {
+  if (state->staging >= 0)
+    return 0;
+  _cleanup_close_ int context = fsopen("tmpfs", FSOPEN_CLOEXEC);
+  if (context < 0 || fsconfig(context, FSCONFIG_SET_STRING, "mode", "0700", 0) < 0 ||
+      fsconfig(context, FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0)
+    return -errno;
+  _cleanup_close_ int mount =
+      fsmount(context, FSMOUNT_CLOEXEC, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC);
+  _cleanup_close_ int target = open_here("/sys");
+  if (mount < 0 || target < 0 || attach(mount, target) < 0 || mkdirat(mount, "folder", 0) < 0)
+    return -errno;
+  _cleanup_close_ int file = openat(mount, "file", O_WRONLY | O_CREAT | O_CLOEXEC, 0);
+  int result = file < 0 ? -errno : set_attributes(mount, MOUNT_ATTR_RDONLY, 0);
+  if (result == 0)
+    state->staging = steal_fd(&mount);
+  return result;
+}
+
+/* A detached mask that fits the object; clones of the sealed staging area are sealed. */
+static int new_mask(struct state *state, int target) {
+  struct stat status;
+  if (fstat(target, &status) < 0)
+    return -errno;
+  return clone_object(state->staging, S_ISDIR(status.st_mode) ? "folder" : "file", 0);
+}
+
+/* Masks stay in our own namespace: whatever is cloned from there later carries them along. */
+static int mask_own(struct state *state, const char *path) {
+  int result = make_staging(state);
+  if (result < 0)
+    return result;
+  _cleanup_close_ int target = open_here(path);
+  if (target == -ENOENT || target == -ENOTDIR)
+    return 0; /* gone meanwhile */
+  if (target < 0)
+    return target;
+  struct statx object, staging;
+  if (statx(target, "", AT_EMPTY_PATH, STATX_INO, &object) < 0 ||
+      statx(state->staging, "", AT_EMPTY_PATH, STATX_INO, &staging) < 0)
+    return -errno;
+  if (object.stx_dev_major == staging.stx_dev_major &&
+      object.stx_dev_minor == staging.stx_dev_minor)
+    return 0; /* masked already */
+  _cleanup_close_ int mask = new_mask(state, target);
+  return mask < 0 ? mask : attach(mask, target);
+}
+
+/* Opens the object in our own namespace, and makes sure that it is the one that was shown. */
+static int open_approved(struct state *state, const struct packet_header *header,
+                         const char *path) {
+  int result = go(state, IN_OWN);
+  if (result < 0)
+    return result;
+  if (header->flags & BROKER_UNMASK)
+    (void)umount2(path, MNT_DETACH | UMOUNT_NOFOLLOW);
+  int object = open_here(path);
+  struct stat status;
+  if (object < 0)
+    return object;
+  if (fstat(object, &status) == 0 && status.st_dev == header->device &&
+      status.st_ino == header->inode)
+    return object;
+  close(object);
+  return -ESTALE;
+}
+
+static int clone_approved(struct state *state, const struct packet_header *header, const char *path,
+                          const char *masks) {
+  _cleanup_close_ int object = open_approved(state, header, path);
+  if (object < 0)
+    return object;
+  for (uint32_t i = 0; i < header->mask_count; i++) {
+    int result = mask_own(state, masks);
+    if (result < 0)
+      return result;
+    masks += strlen(masks) + 1;
+  }
+  _cleanup_close_ int tree = clone_object(object, "", AT_RECURSIVE);
+  if (tree < 0)
+    return tree;
+  uint64_t attributes = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV |
+                        (header->flags & BROKER_WRITABLE ? 0 : MOUNT_ATTR_RDONLY);
+  int result = set_attributes(tree, attributes, AT_RECURSIVE);
+  return result < 0 ? result : steal_fd(&tree);
+}
+
+/* In a session whose root is an empty tmpfs: the mount point, with the folders above it. The root
+ * is read-only to the workload by its mount alone, which we go around with one of our own. */
+static int make_point(const char *path, bool folder) {
+  _cleanup_close_ int root = clone_object(AT_FDCWD, "/", 0);
+  struct mount_attr writable = {.attr_clr = MOUNT_ATTR_RDONLY};
+  if (root < 0 || mount_setattr(root, "", AT_EMPTY_PATH, &writable, sizeof writable) < 0)
+    return root < 0 ? root : -errno;
+  char name[PATH_MAX];
+  size_t length = strlen(path);
+  if (length >= sizeof name)
+    return -ENAMETOOLONG;
+  memcpy(name, path, length + 1);
+  for (char *slash = strchr(name + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+    *slash = '\0';
+    int made = mkdirat(root, name + 1, 0755);
+    if (made < 0 && errno != EEXIST)
+      return -errno;
+    *slash = '/';
+  }
+  int made = folder ? mkdirat(root, name + 1, 0755) : mknodat(root, name + 1, S_IFREG | 0444, 0);
+  return made < 0 && errno != EEXIST ? -errno : 0;
+}
+
+static int grant(struct state *state, const struct packet_header *header, const char *path,
+                 const char *masks) {
+  _cleanup_close_ int tree = clone_approved(state, header, path, masks);
+  if (tree < 0)
+    return tree;
+  struct stat status;
+  int result = fstat(tree, &status) < 0 ? -errno : go(state, IN_SESSION);
+  if (result == 0 && header->flags & BROKER_MAKE)
+    result = make_point(path, S_ISDIR(status.st_mode));
+  if (result < 0)
+    return result;
+  _cleanup_close_ int target = open_here(path);
+  if (target < 0)
+    return target;
+  if (header->flags & BROKER_ANNOUNCE)
+    answer(state, BROKER_READY, -1);
+  return attach(tree, target);
+}
+
+static int take_away(struct state *state, const char *path) {
+  int result = go(state, IN_SESSION);
+  if (result < 0)
+    return result;
+  return umount2(path, MNT_DETACH | UMOUNT_NOFOLLOW) < 0 ? -errno : 0;
+}
+
+static int mask_inside(struct state *state, const char *path) {
+  int result = go(state, IN_OWN);
+  if (result == 0)
+    result = make_staging(state);
+  if (result < 0)
+    return result;
+  _cleanup_close_ int folder = clone_object(state->staging, "folder", 0);
+  _cleanup_close_ int file = clone_object(state->staging, "file", 0);
+  result = go(state, IN_SESSION);
+  if (result < 0 || folder < 0 || file < 0)
+    return result < 0 ? result : folder < 0 ? folder : file;
+  _cleanup_close_ int target = open_here(path);
+  struct stat status;
+  if (target < 0 || fstat(target, &status) < 0)
+    return target < 0 ? target : -errno;
+  return attach(S_ISDIR(status.st_mode) ? folder : file, target);
+}
+
+/* Reopened through a clone that is read-only: a descriptor from the host's own mount could be
+ * opened again for writing by way of /proc/self/fd. Only regular files: a folder would be a way to
+ * walk the host, and a FIFO would keep us waiting. */
+static int open_once(struct state *state, const struct packet_header *header, const char *path) {
+  _cleanup_close_ int tree = clone_approved(state, header, path, NULL);
+  struct stat status;
+  if (tree < 0)
+    return tree;
+  if (fstat(tree, &status) < 0)
+    return -errno;
+  if (!S_ISREG(status.st_mode))
+    return -EACCES;
+  char name[64];
+  snprintf(name, sizeof name, "/proc/self/fd/%d", tree);
+  int fd = open(name, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+  return fd < 0 ? -errno : fd;
+}
+
+static void obey(struct state *state, const char *packet) {
+  struct packet_header header;
+  memcpy(&header, packet, sizeof header);
+  const char *path = packet + sizeof header, *masks = path + strlen(path) + 1;
+  if (header.kind == BROKER_OPEN) {
+    _cleanup_close_ int fd = open_once(state, &header, path);
+    answer(state, fd < 0 ? fd : 0, fd);
+    return;
+  }
+  int result = header.kind == BROKER_GRANT    ? grant(state, &header, path, masks)
+               : header.kind == BROKER_REVOKE ? take_away(state, path)
+                                              : mask_inside(state, path);
+  answer(state, result, -1);
+}
+
+/* Not reachable from inside, but it parses nothing, so it needs next to nothing either. */
+static int enter(struct state *state, int user_ns) {
+  if (setns(user_ns, CLONE_NEWUSER) < 0 || unshare(CLONE_NEWNS) < 0)
+    return -errno;
+  state->own_ns = open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC);
+  if (state->own_ns < 0)
+    return -errno;
+  close(user_ns);
+  prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+  prctl(PR_SET_DUMPABLE, 0);
+  return caps_keep((UINT64_C(1) << CAP_SYS_ADMIN) | (UINT64_C(1) << CAP_SYS_CHROOT));
+}
+
+static _Noreturn void broker_main(int channel, int user_ns, int mount_ns) {
+  static char packet[PACKET_LIMIT];
+  struct state state = {.channel = channel, .session_ns = mount_ns, .staging = -1};
+  const int kept[] = {channel, user_ns, mount_ns};
+  prctl(PR_SET_NAME, "sandbox-broker");
+  setsid(); /* Ctrl-C is not meant for us: the monitor's end is ours */
+  fd_close_others(kept, ARRAY_SIZE(kept));
+  int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+  for (int fd = 0; fd < 3; fd++)
+    dup2(null, fd);
+  int result = enter(&state, user_ns);
+  if (result < 0)
+    _exit(1);
+  for (;;) {
+    ssize_t got = recv(channel, packet, sizeof packet, 0);
+    if (got < 0 && errno == EINTR)
+      continue;
+    if (got < (ssize_t)sizeof(struct packet_header))
+      _exit(0); /* the monitor is gone */
+    obey(&state, packet);
+  }
+}
+
+/* ---- the monitor's side ---- */
+
+int broker_start(struct broker *broker, int user_ns, int mount_ns, struct sb_error *error) {
+  int ends[2];
+  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0)
+    return sb_fail_errno(error, "creating the line to the broker");
+  pid_t pid = fork();
+  if (pid == 0) {
+    close(ends[0]);
+    broker_main(ends[1], user_ns, mount_ns);
+  }
+  close(ends[1]);
+  if (pid < 0) {
+    close(ends[0]);
+    return sb_fail_errno(error, "starting the broker");
+  }
+  fcntl(ends[0], F_SETFL, O_NONBLOCK);
+  *broker = (struct broker){.channel = ends[0], .pid = pid};
+  return 0;
+}
+
+void broker_end(struct broker *broker) {
+  if (broker->channel < 0)
+    return;
+  close(broker->channel);
+  kill(broker->pid, SIGKILL);
+  while (waitpid(broker->pid, NULL, 0) < 0 && errno == EINTR)
+    ;
+  *broker = BROKER_NONE;
+}
+
+int broker_send(const struct broker *broker, const struct broker_request *request) {
+  static char packet[PACKET_LIMIT];
+  struct packet_header header = {.kind = request->kind,
+                                 .flags = request->flags,
+                                 .mask_count = request->masks ? (uint32_t)request->masks->count : 0,
+                                 .device = request->device,
+                                 .inode = request->inode};
+  size_t at = sizeof header, length = strlen(request->path) + 1;
+  memcpy(packet, &header, sizeof header);
+  for (size_t i = 0; i <= header.mask_count; i++) {
+    const char *text = i == 0 ? request->path : request->masks->items[i - 1];
+    length = strlen(text) + 1;
+    if (length > sizeof packet - at)
+      return -E2BIG;
+    memcpy(packet + at, text, length);
+    at += length;
+  }
+  return send(broker->channel, packet, at, MSG_NOSIGNAL) < 0 ? -errno : 0;
+}
+
+bool broker_receive(const struct broker *broker, int *ret_result, int *ret_fd) {
+  int32_t value = 0;
+  int fds[FD_PASS_LIMIT];
+  ssize_t got = fd_receive(broker->channel, fds, &value, sizeof value);
+  *ret_fd = got > 0 ? fds[0] : -1;
+  *ret_result = got == -EAGAIN ? -EAGAIN : value;
+  return got == -EAGAIN || got == sizeof value;
+}

@@ -1,0 +1,55 @@
+/* The broker: a tiny process that holds mount powers inside the session's user namespace only. It
+ * stands in a mount namespace of its own (the host's whole view), clones what was approved there,
+ * and moves it into the workload's. It executes and decides nothing: what the monitor asks for is
+ * resolved again without following any link, and refused if it is not the object that was shown to
+ * the person who approved. Started with the first question; most sessions never need one. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "core/error.h"
+#include "core/strv.h"
+
+struct broker {
+  int channel; /* our end of the line to it; -1: not started */
+  pid_t pid;
+};
+#define BROKER_NONE ((struct broker){.channel = -1, .pid = -1})
+
+enum broker_kind {
+  BROKER_GRANT,  /* the object at `path` appears at the same path inside */
+  BROKER_REVOKE, /* what was granted at `path` goes away */
+  BROKER_MASK,   /* whatever is at `path` inside is covered by an empty, unreadable object */
+  BROKER_OPEN,   /* opens the file at `path` through a read-only clone; the reply carries it */
+};
+
+enum broker_flag {
+  BROKER_WRITABLE = 1 << 0, /* GRANT: not read-only */
+  BROKER_MAKE = 1 << 1,     /* GRANT: make the mount point in the session's empty root first */
+  BROKER_UNMASK = 1 << 2,   /* GRANT: of something that an earlier grant masks */
+  BROKER_ANNOUNCE = 1 << 3, /* GRANT: say so (BROKER_READY) before mounting, which may wait */
+};
+
+struct broker_request {
+  enum broker_kind kind;
+  unsigned flags;
+  uint64_t device, inode;   /* GRANT, OPEN: what the path must lead to */
+  const char *path;         /* canonical, absolute */
+  const struct strv *masks; /* GRANT: hidden objects below it, canonical; may be NULL */
+};
+
+/* Starts it: user_ns and mount_ns are the session's; neither is kept. */
+int broker_start(struct broker *broker, int user_ns, int mount_ns, struct sb_error *error);
+void broker_end(struct broker *broker);
+
+/* Hands over a request; one at a time. 0 or a negative errno. */
+int broker_send(const struct broker *broker, const struct broker_request *request);
+
+/* A reply before the reply: all names are walked, only the mounting is left. */
+#define BROKER_READY 1
+
+/* Takes the reply: BROKER_READY, 0 or the negative errno of the request in *ret_result, and for
+ * BROKER_OPEN a descriptor in *ret_fd (else -1). Returns false if the broker is gone. */
+bool broker_receive(const struct broker *broker, int *ret_result, int *ret_fd);

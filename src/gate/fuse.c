@@ -1,0 +1,723 @@
+/* The FUSE trigger: the workload's "/" is served from here, and everything that is allowed is
+ * mounted over it, so allowed paths never come here. The kernel walks paths; what arrives is the
+ * same look-up on the same object, whichever call, thread, link or working folder it came from.
+ *
+ * A look-up is always answered at once: the broker's own walk to a mount point would wait behind
+ * it. What waits is the use of what was found (open, stat, access, attributes). Once the object is
+ * mounted, the call is answered with ESTALE: the kernel then walks the path again, meets the mount,
+ * and the very call that waited succeeds natively. */
+#define FUSE_USE_VERSION 314
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <fuse_lowlevel.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/xattr.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "core/alloc.h"
+#include "core/cleanup.h"
+#include "gate/nodes.h"
+#include "gate/waiting.h"
+
+#define ENDLESS        1e9
+#define FOLDER_SECONDS 1.0
+#define TURN_LIMIT     64 /* requests served before the monitor looks at its other business */
+#define ONCE_COUNT     16
+#define ONCE_NS        (2ull * 1000 * 1000 * 1000)
+
+enum call { CALL_GETATTR, CALL_OPEN, CALL_OPENDIR, CALL_ACCESS, CALL_GETXATTR, CALL_LISTXATTR };
+
+/* "Once" is one use of an object by one process: programs look at a file, then open it. */
+struct once {
+  pid_t pid;
+  dev_t device;
+  ino_t inode;
+  uint64_t until_ns;
+  bool opened;
+};
+
+struct fuse_gate {
+  struct gate *gate;
+  struct nodes *nodes;
+  struct fuse_session *session;
+  struct fuse_buf buffer;
+  struct once once[ONCE_COUNT];
+  size_t next_once;
+  struct held *held;     /* every call that waits */
+  struct parked *parked; /* look-ups that do */
+};
+
+/* A call that waits for a decision or a grant. */
+struct held {
+  struct waiting waiting; /* first: a pointer to it is one to this */
+  struct held *previous, *next;
+  struct fuse_gate *fuse;
+  fuse_req_t request;
+  struct node *node;
+  enum call call;
+  struct fuse_file_info info;
+  char *attribute;
+  size_t size;
+};
+
+static struct fuse_gate *gate_of(fuse_req_t request) {
+  return fuse_req_userdata(request);
+}
+
+static struct node *node_of(struct fuse_gate *fuse, fuse_ino_t number) {
+  return number == FUSE_ROOT_ID ? nodes_root(fuse->nodes) : (struct node *)number;
+}
+
+static fuse_ino_t number_of(const struct node *node) {
+  return node->parent ? (fuse_ino_t)node : FUSE_ROOT_ID;
+}
+
+static uint64_t now_ns(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec;
+}
+
+/* ---- what can be said without a decision ---- */
+
+/* Folders and links must show enough to be walked. Of anything else only the kind is told: a caller
+ * may ask the kernel for what it remembers (AT_STATX_DONT_SYNC) without asking us. */
+static struct stat harmless(const struct stat *status) {
+  struct stat shown = {
+      .st_ino = status->st_ino, .st_mode = status->st_mode & S_IFMT, .st_nlink = 1};
+  if (!S_ISDIR(status->st_mode) && !S_ISLNK(status->st_mode))
+    return shown;
+  shown.st_mode = status->st_mode;
+  shown.st_uid = status->st_uid;
+  shown.st_gid = status->st_gid;
+  shown.st_size = S_ISLNK(status->st_mode) ? status->st_size : 0;
+  return shown;
+}
+
+static bool is_open_kind(const struct node *node) {
+  return S_ISDIR(node->status.st_mode) || S_ISLNK(node->status.st_mode);
+}
+
+/* A look-up whose answer waits for a mount. */
+struct parked {
+  struct parked *next;
+  fuse_req_t request;
+  struct node *node;
+  char path[];
+};
+
+static void reply_entry(struct fuse_gate *fuse, fuse_req_t request, struct node *node,
+                        const char *path) {
+  if (!node->fixed)
+    node->fixed = gate_leads_to_mount(fuse->gate, path);
+  double seconds = node->fixed ? ENDLESS : S_ISDIR(node->status.st_mode) ? FOLDER_SECONDS : 0;
+  struct fuse_entry_param entry = {
+      .ino = number_of(node),
+      .generation = 1,
+      .attr = harmless(&node->status),
+      .attr_timeout = S_ISDIR(node->status.st_mode) ? seconds : 0,
+      .entry_timeout = seconds,
+  };
+  fuse_reply_entry(request, &entry);
+}
+
+/* The one exception to "at once": a call that holds a lock on the mount point was sent away before
+ * the mounting, and is on its second walk. The broker's own walk is over by then. */
+static void park(struct fuse_gate *fuse, fuse_req_t request, struct node *node, const char *path) {
+  struct parked *parked = xcalloc(1, sizeof *parked + strlen(path) + 1);
+  *parked = (struct parked){.next = fuse->parked, .request = request, .node = node};
+  memcpy(parked->path, path, strlen(path) + 1);
+  fuse->parked = parked;
+}
+
+static void unpark(struct fuse_gate *fuse, const char *path) {
+  for (struct parked **place = &fuse->parked; *place;) {
+    struct parked *parked = *place;
+    if (path && strcmp(parked->path, path) != 0) {
+      place = &parked->next;
+      continue;
+    }
+    *place = parked->next;
+    reply_entry(fuse, parked->request, parked->node, parked->path);
+    free(parked);
+  }
+}
+
+static void op_lookup(fuse_req_t request, fuse_ino_t parent, const char *name) {
+  struct fuse_gate *fuse = gate_of(request);
+  struct node *node;
+  char path[PATH_MAX];
+  int result = nodes_lookup(fuse->nodes, node_of(fuse, parent), name, &node);
+  if (result < 0) {
+    fuse_reply_err(request, result == -ESTALE ? ENOENT : -result);
+    return;
+  }
+  if (!node_path(node, path, sizeof path)) {
+    nodes_forget(fuse->nodes, node, 1);
+    fuse_reply_err(request, ENAMETOOLONG);
+    return;
+  }
+  if (fuse_req_ctx(request)->pid != 0 && gate_is_mounting(fuse->gate, path))
+    park(fuse, request, node, path);
+  else
+    reply_entry(fuse, request, node, path);
+}
+
+static void op_forget(fuse_req_t request, fuse_ino_t number, uint64_t count) {
+  struct fuse_gate *fuse = gate_of(request);
+  nodes_forget(fuse->nodes, node_of(fuse, number), count);
+  fuse_reply_none(request);
+}
+
+static void op_readlink(fuse_req_t request, fuse_ino_t number) {
+  struct fuse_gate *fuse = gate_of(request);
+  char target[PATH_MAX + 1];
+  int fd = nodes_fd(fuse->nodes, node_of(fuse, number));
+  ssize_t length = fd < 0 ? -1 : readlinkat(fd, "", target, PATH_MAX);
+  if (length < 0) {
+    fuse_reply_err(request, fd < 0 ? ENOENT : errno);
+    return;
+  }
+  target[length] = '\0';
+  fuse_reply_readlink(request, target);
+}
+
+static void op_statfs(fuse_req_t request, fuse_ino_t number) {
+  (void)number;
+  struct statvfs status = {.f_bsize = 4096, .f_frsize = 4096, .f_namemax = NAME_MAX};
+  fuse_reply_statfs(request, &status);
+}
+
+/* ---- serving without a mount ---- */
+
+static int reopen(int fd, int flags) {
+  char name[64];
+  snprintf(name, sizeof name, "/proc/self/fd/%d", fd);
+  int opened = open(name, flags | O_CLOEXEC | O_NOCTTY);
+  return opened < 0 ? -errno : opened;
+}
+
+static void serve_attributes(fuse_req_t request, int fd) {
+  struct stat status;
+  if (fstat(fd, &status) < 0)
+    fuse_reply_err(request, errno);
+  else
+    fuse_reply_attr(request, &status, 0);
+}
+
+static void serve_open(struct held *held, int fd) {
+  struct fuse_file_info info = held->info;
+  int opened = S_ISREG(held->node->status.st_mode) ? reopen(fd, O_RDONLY) : -EACCES;
+  if (opened < 0) {
+    fuse_reply_err(held->request, -opened);
+    return;
+  }
+  info.fh = (uint64_t)opened;
+  if (fuse_reply_open(held->request, &info) < 0)
+    close(opened); /* interrupted: nobody will release it */
+}
+
+static void serve_folder(struct held *held, int fd) {
+  struct fuse_file_info info = held->info;
+  int opened = reopen(fd, O_RDONLY | O_DIRECTORY);
+  DIR *folder = opened < 0 ? NULL : fdopendir(opened);
+  if (!folder) {
+    fuse_reply_err(held->request, opened < 0 ? -opened : errno);
+    return;
+  }
+  info.fh = (uint64_t)(uintptr_t)folder;
+  if (fuse_reply_open(held->request, &info) < 0)
+    closedir(folder);
+}
+
+static void serve_extended(struct held *held, int fd) {
+  char name[64];
+  snprintf(name, sizeof name, "/proc/self/fd/%d", fd);
+  _cleanup_free_ char *value = held->size ? xmalloc(held->size) : NULL;
+  ssize_t length = held->attribute ? getxattr(name, held->attribute, value, held->size)
+                                   : listxattr(name, value, held->size);
+  if (length < 0)
+    fuse_reply_err(held->request, errno);
+  else if (held->size == 0)
+    fuse_reply_xattr(held->request, (size_t)length);
+  else
+    fuse_reply_buf(held->request, value, (size_t)length);
+}
+
+static void serve(struct held *held) {
+  int fd = nodes_fd(held->fuse->nodes, held->node);
+  if (fd < 0) {
+    fuse_reply_err(held->request, ENOENT);
+    return;
+  }
+  switch (held->call) {
+  case CALL_GETATTR:
+    serve_attributes(held->request, fd);
+    return;
+  case CALL_OPEN:
+    serve_open(held, fd);
+    return;
+  case CALL_OPENDIR:
+    serve_folder(held, fd);
+    return;
+  case CALL_ACCESS:
+    fuse_reply_err(held->request,
+                   faccessat(fd, "", held->info.flags, AT_EMPTY_PATH) < 0 ? errno : 0);
+    return;
+  case CALL_GETXATTR:
+  case CALL_LISTXATTR:
+    serve_extended(held, fd);
+    return;
+  }
+}
+
+/* ---- once ---- */
+
+static struct once *find_once(struct fuse_gate *fuse, const struct held *held) {
+  for (size_t i = 0; i < ONCE_COUNT; i++) {
+    struct once *once = &fuse->once[i];
+    if (once->pid == fuse_req_ctx(held->request)->pid && once->inode == held->node->status.st_ino &&
+        once->device == held->node->status.st_dev && once->until_ns > now_ns())
+      return once;
+  }
+  return NULL;
+}
+
+static bool opens(const struct held *held) {
+  return held->call == CALL_OPEN || held->call == CALL_OPENDIR;
+}
+
+static bool use_once(struct fuse_gate *fuse, const struct held *held) {
+  struct once *once = find_once(fuse, held);
+  if (!once || (opens(held) && once->opened))
+    return false;
+  once->opened |= opens(held);
+  return true;
+}
+
+static void remember_once(struct fuse_gate *fuse, const struct held *held) {
+  if (find_once(fuse, held))
+    return;
+  fuse->once[fuse->next_once++ % ONCE_COUNT] = (struct once){
+      .pid = fuse_req_ctx(held->request)->pid,
+      .device = held->node->status.st_dev,
+      .inode = held->node->status.st_ino,
+      .until_ns = now_ns() + ONCE_NS,
+      .opened = opens(held),
+  };
+}
+
+/* ---- calls that wait ---- */
+
+static void held_free(struct held *held) {
+  if (held->previous)
+    held->previous->next = held->next;
+  else
+    held->fuse->held = held->next;
+  if (held->next)
+    held->next->previous = held->previous;
+  nodes_release(held->fuse->nodes, held->node);
+  free((char *)held->waiting.request.path);
+  free(held->attribute);
+  free(held);
+}
+
+static void on_done(struct waiting *waiting, enum outcome outcome) {
+  struct held *held = (struct held *)waiting;
+  fuse_req_interrupt_func(held->request, NULL, NULL);
+  if (outcome == OUTCOME_SERVE && waiting->request.want == WANT_WRITE) {
+    fuse_reply_err(held->request, EROFS); /* nothing is ever written through here */
+  } else if (outcome == OUTCOME_SERVE) {
+    remember_once(held->fuse, held);
+    serve(held);
+  } else {
+    fuse_reply_err(held->request, outcome == OUTCOME_RETRY ? ESTALE : EACCES);
+  }
+  held_free(held);
+}
+
+static void on_interrupt(fuse_req_t request, void *context) {
+  struct held *held = context;
+  gate_withdraw(held->fuse->gate, &held->waiting);
+  fuse_reply_err(request, EINTR);
+  held_free(held);
+}
+
+static const enum want wants[] = {
+    [CALL_GETATTR] = WANT_STAT, [CALL_OPEN] = WANT_READ,     [CALL_OPENDIR] = WANT_LIST,
+    [CALL_ACCESS] = WANT_STAT,  [CALL_GETXATTR] = WANT_READ, [CALL_LISTXATTR] = WANT_READ,
+};
+
+static struct held *held_new(fuse_req_t request, struct node *node, enum call call,
+                             const struct fuse_file_info *info) {
+  struct fuse_gate *fuse = gate_of(request);
+  struct held *held = xcalloc(1, sizeof *held);
+  *held = (struct held){.fuse = fuse, .request = request, .node = node, .call = call};
+  if (info)
+    held->info = *info;
+  held->waiting.done = on_done;
+  node_reference(node);
+  held->next = fuse->held;
+  if (fuse->held)
+    fuse->held->previous = held;
+  fuse->held = held;
+  return held;
+}
+
+static void ask(struct held *held, enum want want) {
+  struct fuse_gate *fuse = held->fuse;
+  char path[PATH_MAX];
+  if (want != WANT_WRITE && use_once(fuse, held)) {
+    serve(held);
+    held_free(held);
+    return;
+  }
+  if (nodes_fd(fuse->nodes, held->node) < 0 || !node_path(held->node, path, sizeof path)) {
+    fuse_reply_err(held->request, ENOENT);
+    held_free(held);
+    return;
+  }
+  held->waiting.request = (struct access_request){
+      .subject = SUBJECT_FILE,
+      .want = want,
+      .path = xstrdup(path),
+      .device = held->node->status.st_dev,
+      .inode = held->node->status.st_ino,
+      .folder = S_ISDIR(held->node->status.st_mode),
+      .pid = gate_outer_pid(fuse->gate, fuse_req_ctx(held->request)->pid),
+  };
+  if (fuse_req_interrupted(held->request)) {
+    fuse_reply_err(held->request, EINTR);
+    held_free(held);
+    return;
+  }
+  fuse_req_interrupt_func(held->request, on_interrupt, held);
+  gate_ask(fuse->gate, &held->waiting);
+}
+
+static void hold(fuse_req_t request, fuse_ino_t number, enum call call,
+                 const struct fuse_file_info *info) {
+  ask(held_new(request, node_of(gate_of(request), number), call, info), wants[call]);
+}
+
+static void op_getattr(fuse_req_t request, fuse_ino_t number, struct fuse_file_info *info) {
+  struct node *node = node_of(gate_of(request), number);
+  if (info && info->fh && S_ISREG(node->status.st_mode)) {
+    serve_attributes(request, (int)info->fh);
+  } else if (is_open_kind(node)) {
+    struct stat shown = harmless(&node->status);
+    fuse_reply_attr(request, &shown, node->fixed ? ENDLESS : FOLDER_SECONDS);
+  } else {
+    hold(request, number, CALL_GETATTR, NULL);
+  }
+}
+
+static void op_access(fuse_req_t request, fuse_ino_t number, int mask) {
+  struct node *node = node_of(gate_of(request), number);
+  struct fuse_file_info info = {.flags = mask};
+  char path[PATH_MAX];
+  /* chdir comes here, too: who enters a folder before it is mounted would stay below the mount. */
+  bool touchable =
+      node_path(node, path, sizeof path) && gate_is_touchable(gate_of(request)->gate, path);
+  if (is_open_kind(node) && !touchable)
+    fuse_reply_err(request, mask & W_OK ? EROFS : 0);
+  else
+    hold(request, number, CALL_ACCESS, &info);
+}
+
+static void op_opendir(fuse_req_t request, fuse_ino_t number, struct fuse_file_info *info) {
+  /* The names in "/" are those of every system. */
+  if (number == FUSE_ROOT_ID) {
+    struct held *held = held_new(request, node_of(gate_of(request), number), CALL_OPENDIR, info);
+    serve(held);
+    held_free(held);
+    return;
+  }
+  hold(request, number, CALL_OPENDIR, info);
+}
+
+/* Programs ask for attributes of every folder on their way; nobody is asked about those. */
+static void hold_extended(fuse_req_t request, fuse_ino_t number, const char *name, size_t size) {
+  struct node *node = node_of(gate_of(request), number);
+  if (is_open_kind(node)) {
+    fuse_reply_err(request, ENOTSUP);
+    return;
+  }
+  enum call call = name ? CALL_GETXATTR : CALL_LISTXATTR;
+  struct held *held = held_new(request, node, call, NULL);
+  held->attribute = name ? xstrdup(name) : NULL;
+  held->size = size < XATTR_SIZE_MAX ? size : XATTR_SIZE_MAX;
+  ask(held, wants[call]);
+}
+
+static void op_getxattr(fuse_req_t request, fuse_ino_t number, const char *name, size_t size) {
+  hold_extended(request, number, name, size);
+}
+
+static void op_listxattr(fuse_req_t request, fuse_ino_t number, size_t size) {
+  hold_extended(request, number, NULL, size);
+}
+
+/* ---- what was opened without a mount ---- */
+
+static void op_read(fuse_req_t request, fuse_ino_t number, size_t size, off_t offset,
+                    struct fuse_file_info *info) {
+  (void)number;
+  _cleanup_free_ char *data = xmalloc(size ? size : 1);
+  ssize_t got = pread((int)info->fh, data, size, offset);
+  if (got < 0)
+    fuse_reply_err(request, errno);
+  else
+    fuse_reply_buf(request, data, (size_t)got);
+}
+
+static void op_release(fuse_req_t request, fuse_ino_t number, struct fuse_file_info *info) {
+  (void)number;
+  close((int)info->fh);
+  fuse_reply_err(request, 0);
+}
+
+static void op_readdir(fuse_req_t request, fuse_ino_t number, size_t size, off_t offset,
+                       struct fuse_file_info *info) {
+  (void)number;
+  DIR *folder = (DIR *)(uintptr_t)info->fh;
+  _cleanup_free_ char *data = xmalloc(size);
+  size_t used = 0;
+  seekdir(folder, offset);
+  for (struct dirent *entry; (entry = readdir(folder));) {
+    struct stat status = {.st_ino = entry->d_ino, .st_mode = DTTOIF(entry->d_type)};
+    size_t needed = fuse_add_direntry(request, data + used, size - used, entry->d_name, &status,
+                                      telldir(folder));
+    if (needed > size - used)
+      break;
+    used += needed;
+  }
+  fuse_reply_buf(request, data, used);
+}
+
+static void op_releasedir(fuse_req_t request, fuse_ino_t number, struct fuse_file_info *info) {
+  (void)number;
+  closedir((DIR *)(uintptr_t)info->fh);
+  fuse_reply_err(request, 0);
+}
+
+/* ---- writing ---- */
+
+/* A write to a gated place. With `ask_writes` the folder (or the file) is asked for, and granted
+ * writable; without, it is refused and noted. */
+static void write_to(fuse_req_t request, struct node *node, const char *name) {
+  struct fuse_gate *fuse = gate_of(request);
+  char path[PATH_MAX];
+  if (!node_path(node, path, sizeof path)) {
+    fuse_reply_err(request, ENAMETOOLONG);
+    return;
+  }
+  bool may_ask = fuse->gate->config.plan->ask_writes || gate_is_writable(fuse->gate, path);
+  if (may_ask && node->parent) {
+    struct held *held = held_new(request, node, CALL_OPEN, NULL);
+    held->waiting.holds_lock = true;
+    ask(held, WANT_WRITE);
+    return;
+  }
+  size_t length = strlen(path);
+  if (name)
+    snprintf(path + length, sizeof path - length, "%s%s", length > 1 ? "/" : "", name);
+  struct access_request refused = {
+      .subject = SUBJECT_FILE,
+      .want = WANT_WRITE,
+      .path = path,
+      .device = node->status.st_dev,
+      .inode = node->status.st_ino,
+      .pid = gate_outer_pid(fuse->gate, fuse_req_ctx(request)->pid),
+  };
+  decisions_note_refused(fuse->gate->config.decisions, &refused, "not a writable place");
+  fuse_reply_err(request, EROFS);
+}
+
+static void write_below(fuse_req_t request, fuse_ino_t parent, const char *name) {
+  write_to(request, node_of(gate_of(request), parent), name);
+}
+
+static void op_open(fuse_req_t request, fuse_ino_t number, struct fuse_file_info *info) {
+  if ((info->flags & O_ACCMODE) != O_RDONLY || info->flags & O_TRUNC)
+    write_to(request, node_of(gate_of(request), number), NULL);
+  else
+    hold(request, number, CALL_OPEN, info);
+}
+
+static void op_create(fuse_req_t request, fuse_ino_t parent, const char *name, mode_t mode,
+                      struct fuse_file_info *info) {
+  (void)mode;
+  (void)info;
+  write_below(request, parent, name);
+}
+
+static void op_mknod(fuse_req_t request, fuse_ino_t parent, const char *name, mode_t mode,
+                     dev_t device) {
+  (void)mode;
+  (void)device;
+  write_below(request, parent, name);
+}
+
+static void op_mkdir(fuse_req_t request, fuse_ino_t parent, const char *name, mode_t mode) {
+  (void)mode;
+  write_below(request, parent, name);
+}
+
+static void op_symlink(fuse_req_t request, const char *target, fuse_ino_t parent,
+                       const char *name) {
+  (void)target;
+  write_below(request, parent, name);
+}
+
+static void op_link(fuse_req_t request, fuse_ino_t number, fuse_ino_t parent, const char *name) {
+  (void)number;
+  write_below(request, parent, name);
+}
+
+static void op_rename(fuse_req_t request, fuse_ino_t parent, const char *name, fuse_ino_t to,
+                      const char *new_name, unsigned flags) {
+  (void)to;
+  (void)new_name;
+  (void)flags;
+  write_below(request, parent, name);
+}
+
+static void op_setattr(fuse_req_t request, fuse_ino_t number, struct stat *status, int fields,
+                       struct fuse_file_info *info) {
+  (void)status;
+  (void)fields;
+  (void)info;
+  write_to(request, node_of(gate_of(request), number), NULL);
+}
+
+static void op_setxattr(fuse_req_t request, fuse_ino_t number, const char *name, const char *value,
+                        size_t size, int flags) {
+  (void)name;
+  (void)value;
+  (void)size;
+  (void)flags;
+  write_to(request, node_of(gate_of(request), number), NULL);
+}
+
+static void op_removexattr(fuse_req_t request, fuse_ino_t number, const char *name) {
+  (void)name;
+  write_to(request, node_of(gate_of(request), number), NULL);
+}
+
+/* ---- the session with the kernel ---- */
+
+static void op_init(void *context, struct fuse_conn_info *connection) {
+  (void)context;
+  /* No pipes for the few bytes that pass here; O_TRUNC arrives with its open. */
+  connection->want &= ~(unsigned)(FUSE_CAP_SPLICE_READ | FUSE_CAP_SPLICE_WRITE |
+                                  FUSE_CAP_SPLICE_MOVE | FUSE_CAP_READDIRPLUS);
+  connection->want |= connection->capable & (FUSE_CAP_ATOMIC_O_TRUNC | FUSE_CAP_PARALLEL_DIROPS);
+}
+
+static const struct fuse_lowlevel_ops operations = {
+    .init = op_init,
+    .lookup = op_lookup,
+    .forget = op_forget,
+    .getattr = op_getattr,
+    .setattr = op_setattr,
+    .readlink = op_readlink,
+    .mknod = op_mknod,
+    .mkdir = op_mkdir,
+    .unlink = write_below,
+    .rmdir = write_below,
+    .symlink = op_symlink,
+    .rename = op_rename,
+    .link = op_link,
+    .open = op_open,
+    .read = op_read,
+    .release = op_release,
+    .opendir = op_opendir,
+    .readdir = op_readdir,
+    .releasedir = op_releasedir,
+    .statfs = op_statfs,
+    .setxattr = op_setxattr,
+    .getxattr = op_getxattr,
+    .listxattr = op_listxattr,
+    .removexattr = op_removexattr,
+    .access = op_access,
+    .create = op_create,
+};
+
+static void log_nothing(enum fuse_log_level level, const char *format, va_list arguments) {
+  (void)level;
+  (void)format;
+  (void)arguments; /* a library that prints; every failure reaches us by value */
+}
+
+static int trigger_open(struct gate *gate, int fd, struct sb_error *error) {
+  struct fuse_gate *fuse = xcalloc(1, sizeof *fuse);
+  char *words[] = {(char *)"sandbox", NULL};
+  struct fuse_args arguments = FUSE_ARGS_INIT(1, words);
+  char place[32];
+  fuse->gate = gate;
+  gate->trigger_state = fuse;
+  fuse_set_log_func(log_nothing);
+  fuse->nodes = nodes_new();
+  fuse->session = fuse_session_new(&arguments, &operations, sizeof operations, fuse);
+  fuse_opt_free_args(&arguments);
+  snprintf(place, sizeof place, "/dev/fd/%d", fd);
+  if (!fuse->nodes || !fuse->session || fuse_session_mount(fuse->session, place) < 0)
+    return sb_fail(error, SB_CODE_SYSTEM, 0, "serving the session's root");
+  return 0;
+}
+
+static void trigger_serve(struct gate *gate) {
+  struct fuse_gate *fuse = gate->trigger_state;
+  for (int i = 0; i < TURN_LIMIT; i++) {
+    int got = fuse_session_receive_buf(fuse->session, &fuse->buffer);
+    if (got <= 0)
+      return; /* nothing left, or the session's mount is gone */
+    fuse_session_process_buf(fuse->session, &fuse->buffer);
+  }
+}
+
+static void trigger_granted(struct gate *gate, const char *path, bool mounted) {
+  struct fuse_gate *fuse = gate->trigger_state;
+  struct node *node = mounted ? nodes_find(fuse->nodes, path) : NULL;
+  for (; node; node = node->parent)
+    node->fixed = true;
+  unpark(fuse, path);
+}
+
+static void trigger_refresh(struct gate *gate, const char *path) {
+  struct fuse_gate *fuse = gate->trigger_state;
+  struct node *node = nodes_find(fuse->nodes, path);
+  if (node && node->parent)
+    nodes_refresh(fuse->nodes, node);
+}
+
+static void trigger_close(struct gate *gate) {
+  struct fuse_gate *fuse = gate->trigger_state;
+  if (!fuse)
+    return;
+  while (fuse->held) {
+    gate_withdraw(gate, &fuse->held->waiting);
+    fuse_reply_err(fuse->held->request, ENOTCONN);
+    held_free(fuse->held);
+  }
+  unpark(fuse, NULL);
+  if (fuse->session)
+    fuse_session_destroy(fuse->session); /* closes the device: the kernel ends all else */
+  nodes_free(fuse->nodes);
+  free(fuse->buffer.mem);
+  free(fuse);
+}
+
+const struct trigger fuse_trigger = {
+    .open = trigger_open,
+    .serve = trigger_serve,
+    .granted = trigger_granted,
+    .refresh = trigger_refresh,
+    .close = trigger_close,
+};

@@ -1,0 +1,425 @@
+/* The grant path: from a decision to a mount; see gate.h and waiting.h. */
+#include "gate/gate.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/openat2.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "core/alloc.h"
+#include "core/cleanup.h"
+#include "core/file.h"
+#include "core/path.h"
+#include "gate/replaced.h"
+#include "gate/waiting.h"
+
+/* ---- which mounts there are ---- */
+
+static bool is_mounted_place(enum operation_kind kind) {
+  return kind >= OPERATION_PRIVATE && kind <= OPERATION_OVERLAY;
+}
+
+static void collect_mounts(const struct plan *plan, struct strv *ret_mounts) {
+  for (size_t i = 0; i < plan->operation_count; i++) {
+    if (is_mounted_place(plan->operations[i].kind))
+      strv_add(ret_mounts, plan->operations[i].path);
+  }
+}
+
+bool gate_leads_to_mount(const struct gate *gate, const char *path) {
+  STRV_FOREACH (mount, &gate->mounts) {
+    if (path_is_under(*mount, path))
+      return true;
+  }
+  return false;
+}
+
+static bool has_mount_below(const struct gate *gate, const char *path) {
+  STRV_FOREACH (mount, &gate->mounts) {
+    const char *below = path_below(*mount, path);
+    if (below && below[0])
+      return true;
+  }
+  return false;
+}
+
+/* Where the grant of a tree is mounted for an access to `path`: at its top, unless that would cover
+ * native mounts below it; then at the highest folder on the way that covers none. NULL if there is
+ * none: the path is itself above a mount. */
+static char *grant_point(const struct gate *gate, const char *tree, const char *path) {
+  size_t length = strlen(tree);
+  if (!path_is_under(path, tree))
+    length = strlen(path); /* a decision for something else is not for this */
+  for (;;) {
+    _cleanup_free_ char *point = length ? xstrndup(path, length) : xstrdup("/");
+    if (!has_mount_below(gate, point) && strcmp(point, "/") != 0)
+      return steal_pointer(point);
+    if (path[length] == '\0')
+      return NULL;
+    const char *from = path + length + (path[length] == '/');
+    length = (size_t)(strchrnul(from, '/') - path);
+  }
+}
+
+/* ---- jobs ---- */
+
+static void job_free(struct grant_job *job) {
+  strv_clear(&job->masks);
+  free(job->path);
+  free(job);
+}
+
+static void finish_job(struct gate *gate, struct grant_job *job, int result) {
+  if (job->request.kind == BROKER_GRANT && result == 0) {
+    strv_add(&gate->mounts, job->path);
+    strv_add(&gate->granted, job->path);
+    replaced_watch(gate, job->path);
+  }
+  if (job->request.kind == BROKER_GRANT)
+    gate->trigger->granted(gate, job->path, result == 0);
+  struct waiting *next;
+  for (struct waiting *waiting = job->waiting; waiting; waiting = next) {
+    next = waiting->next_in_job;
+    waiting->job = NULL;
+    waiting->done(waiting, result == 0 ? OUTCOME_RETRY : OUTCOME_REFUSE);
+  }
+  job_free(job);
+}
+
+/* What cannot be granted stays closed; the next question starts another broker. */
+static void fail_all(struct gate *gate, int result) {
+  broker_end(&gate->broker);
+  while (gate->jobs) {
+    struct grant_job *job = gate->jobs;
+    gate->jobs = job->next;
+    finish_job(gate, job, result);
+  }
+}
+
+static int need_broker(struct gate *gate) {
+  if (gate->broker.channel >= 0)
+    return 0;
+  _cleanup_error_ struct sb_error error = {0};
+  return broker_start(&gate->broker, gate->config.user_ns, gate->config.mount_ns, &error) < 0
+             ? -EAGAIN
+             : 0;
+}
+
+static void send_next(struct gate *gate) {
+  while (gate->jobs && !gate->jobs->sent) {
+    struct grant_job *job = gate->jobs;
+    int result = need_broker(gate);
+    if (result == 0)
+      result = broker_send(&gate->broker, &job->request);
+    if (result == 0) {
+      job->sent = true;
+      return;
+    }
+    gate->jobs = job->next;
+    finish_job(gate, job, result);
+  }
+}
+
+static void add_job(struct gate *gate, struct grant_job *job) {
+  struct grant_job **last = &gate->jobs;
+  while (*last)
+    last = &(*last)->next;
+  *last = job;
+  send_next(gate);
+}
+
+/* Calls that hold a lock on the mount point let go of it now; on their second walk they wait for
+ * the mount in their look-up, which holds none. */
+static void announce(struct grant_job *job) {
+  job->ready = true;
+  for (struct waiting **place = &job->waiting; *place;) {
+    struct waiting *waiting = *place;
+    if (!waiting->holds_lock) {
+      place = &waiting->next_in_job;
+      continue;
+    }
+    *place = waiting->next_in_job;
+    waiting->job = NULL;
+    waiting->done(waiting, OUTCOME_RETRY);
+  }
+}
+
+static void read_broker(struct gate *gate) {
+  int result, fd;
+  if (!broker_receive(&gate->broker, &result, &fd)) {
+    fail_all(gate, -EIO);
+    return;
+  }
+  if (fd >= 0)
+    close(fd);
+  struct grant_job *job = gate->jobs;
+  if (result == -EAGAIN || !job || !job->sent)
+    return;
+  if (result == BROKER_READY) {
+    announce(job);
+    return;
+  }
+  gate->jobs = job->next;
+  finish_job(gate, job, result);
+  send_next(gate);
+}
+
+bool gate_is_mounting(const struct gate *gate, const char *path) {
+  return gate->jobs && gate->jobs->ready && strcmp(gate->jobs->path, path) == 0;
+}
+
+/* ---- from a decision to a job ---- */
+
+static struct grant_job *find_job(const struct gate *gate, const char *path, unsigned flags) {
+  for (struct grant_job *job = gate->jobs; job; job = job->next) {
+    if (job->request.kind == BROKER_GRANT && job->request.flags == flags &&
+        strcmp(job->path, path) == 0)
+      return job;
+  }
+  return NULL;
+}
+
+/* The object at a canonical path, on the host. */
+static int identify(const char *path, struct stat *ret_status) {
+  struct open_how how = {.flags = O_PATH | O_CLOEXEC | O_NOFOLLOW,
+                         .resolve = RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS};
+  _cleanup_close_ int fd = (int)syscall(SYS_openat2, AT_FDCWD, path, &how, sizeof how);
+  return fd < 0 || fstat(fd, ret_status) < 0 ? -errno : 0;
+}
+
+/* Every hidden object below the point, but for one that was itself approved. */
+static void collect_masks(const struct gate *gate, const char *point, const char *approved,
+                          struct strv *ret_masks) {
+  STRV_FOREACH (hidden, &gate->config.plan->hidden) {
+    bool inside = path_is_under(*hidden, point) && strcmp(*hidden, point) != 0;
+    if (inside && !path_is_under(approved, *hidden))
+      strv_add(ret_masks, *hidden);
+  }
+}
+
+static struct grant_job *new_job(enum broker_kind kind, const char *path, unsigned flags) {
+  struct grant_job *job = xcalloc(1, sizeof *job);
+  job->path = xstrdup(path);
+  job->request = (struct broker_request){
+      .kind = kind, .flags = flags, .path = job->path, .masks = &job->masks};
+  return job;
+}
+
+static bool is_hidden(const struct gate *gate, const char *path) {
+  STRV_FOREACH (hidden, &gate->config.plan->hidden) {
+    if (path_is_under(path, *hidden))
+      return true;
+  }
+  return false;
+}
+
+/* Mounts the tree (or as much of it as may be) for one waiting call. */
+static void grant(struct gate *gate, struct waiting *waiting, const struct answered *answer) {
+  const char *path = waiting->request.path, *tree = answer->tree ? answer->tree : path;
+  _cleanup_free_ char *point = grant_point(gate, tree, path);
+  if (!point || strv_contains(&gate->granted, point)) {
+    waiting->done(waiting, OUTCOME_SERVE);
+    return;
+  }
+  unsigned flags = BROKER_ANNOUNCE | (answer->writable ? BROKER_WRITABLE : 0) |
+                   (is_hidden(gate, point) ? BROKER_UNMASK : 0);
+  struct grant_job *job = find_job(gate, point, flags);
+  struct stat status = {.st_dev = waiting->request.device, .st_ino = waiting->request.inode};
+  /* The object itself was pinned when it was asked about; a folder above it is what it is now. */
+  if (!job && strcmp(point, path) != 0 && identify(point, &status) < 0) {
+    waiting->done(waiting, OUTCOME_REFUSE);
+    return;
+  }
+  bool is_new = !job;
+  if (is_new) {
+    job = new_job(BROKER_GRANT, point, flags);
+    job->request.device = status.st_dev;
+    job->request.inode = status.st_ino;
+    collect_masks(gate, point, path, &job->masks);
+  }
+  if (job->ready && waiting->holds_lock) {
+    waiting->done(waiting, OUTCOME_RETRY);
+    return;
+  }
+  waiting->job = job;
+  waiting->next_in_job = job->waiting;
+  job->waiting = waiting;
+  if (is_new)
+    add_job(gate, job);
+}
+
+static void settle(struct gate *gate, struct waiting *waiting, const struct answered *answer) {
+  if (answer->answer != ANSWER_ALLOW)
+    waiting->done(waiting, OUTCOME_REFUSE);
+  else if (answer->scope == SCOPE_ONCE)
+    waiting->done(waiting, OUTCOME_SERVE);
+  else
+    grant(gate, waiting, answer);
+}
+
+/* ---- what needs no question ---- */
+
+/* Names of the plan may be links; what arrives here are names of objects. */
+static void resolve_touched(struct gate *gate) {
+  const struct strv *names[] = {&gate->config.plan->touched_read,
+                                &gate->config.plan->touched_write};
+  for (size_t i = 0; !gate->touched_known && i < ARRAY_SIZE(names); i++) {
+    STRV_FOREACH (name, names[i]) {
+      char *object;
+      if (file_resolve(*name, &object) == 0)
+        strv_take(&gate->touched[i], object);
+    }
+  }
+  gate->touched_known = true;
+}
+
+/* Hidden objects are not allowed by what surrounds them. */
+static bool find_touched(struct gate *gate, const char *path, struct answered *ret_answer) {
+  resolve_touched(gate);
+  for (size_t i = ARRAY_SIZE(gate->touched); i-- > 0;) {
+    STRV_FOREACH (tree, &gate->touched[i]) {
+      if (!path_is_under(path, *tree) || is_hidden(gate, path))
+        continue;
+      *ret_answer = (struct answered){
+          .answer = ANSWER_ALLOW, .scope = SCOPE_SESSION, .tree = *tree, .writable = i == 1};
+      return true;
+    }
+  }
+  return false;
+}
+
+bool gate_is_touchable(struct gate *gate, const char *path) {
+  struct answered answer;
+  return find_touched(gate, path, &answer);
+}
+
+bool gate_is_writable(struct gate *gate, const char *path) {
+  struct answered answer;
+  return find_touched(gate, path, &answer) && answer.writable;
+}
+
+static void on_answer(void *context, uint64_t ticket, const struct answered *answer) {
+  struct waiting *waiting = context;
+  (void)ticket;
+  waiting->ticket = 0;
+  settle(waiting->gate, waiting, answer);
+}
+
+void gate_ask(struct gate *gate, struct waiting *waiting) {
+  struct answered answer = {0};
+  waiting->gate = gate;
+  if (find_touched(gate, waiting->request.path, &answer)) {
+    settle(gate, waiting, &answer);
+    return;
+  }
+  waiting->ticket =
+      decisions_ask(gate->config.decisions, &waiting->request, on_answer, waiting, &answer);
+  if (answer.answer != ANSWER_PENDING) {
+    waiting->ticket = 0;
+    settle(gate, waiting, &answer);
+  } else {
+    (void)need_broker(gate); /* while the person thinks */
+  }
+}
+
+void gate_withdraw(struct gate *gate, struct waiting *waiting) {
+  if (waiting->ticket)
+    decisions_withdraw(gate->config.decisions, waiting->ticket);
+  waiting->ticket = 0;
+  if (!waiting->job)
+    return;
+  struct waiting **place = &waiting->job->waiting;
+  while (*place != waiting)
+    place = &(*place)->next_in_job;
+  *place = waiting->next_in_job;
+  waiting->job = NULL;
+}
+
+static void take_back(struct gate *gate, const char *granted) {
+  add_job(gate, new_job(BROKER_REVOKE, granted, 0));
+  strv_remove(&gate->mounts, granted);
+  strv_remove(&gate->granted, granted);
+}
+
+/* The next access finds a decision, and the new object is granted like any other. */
+void gate_renew(struct gate *gate, const char *path) {
+  _cleanup_free_ char *copy = xstrdup(path); /* the list's own goes away */
+  if (strv_contains(&gate->granted, copy))
+    take_back(gate, copy);
+  gate->trigger->refresh(gate, copy);
+}
+
+bool gate_revoke(struct gate *gate, const char *path) {
+  bool any = false;
+  for (size_t i = gate->granted.count; i-- > 0;) {
+    _cleanup_free_ char *granted = xstrdup(gate->granted.items[i]);
+    /* A grant inside the tree, or the one that the path lies in. */
+    if (!path_is_under(granted, path) && !path_is_under(path, granted))
+      continue;
+    any = true;
+    take_back(gate, granted);
+  }
+  return any;
+}
+
+/* ---- the monitor's side ---- */
+
+int gate_new(const struct gate_config *config, struct gate **ret_gate, struct sb_error *error) {
+  struct gate *gate = xcalloc(1, sizeof *gate);
+  *gate = (struct gate){.config = *config, .broker = BROKER_NONE, .changes = -1};
+  gate->trigger = &fuse_trigger;
+  collect_mounts(config->plan, &gate->mounts);
+  if (gate->trigger->open(gate, config->trigger, error) < 0) {
+    gate_free(gate);
+    return -1;
+  }
+  *ret_gate = gate;
+  return 0;
+}
+
+void gate_free(struct gate *gate) {
+  if (!gate)
+    return;
+  gate->trigger->close(gate); /* first: it lets go of whoever waits, the broker included */
+  broker_end(&gate->broker);
+  for (struct grant_job *job = gate->jobs, *next; job; job = next) {
+    next = job->next;
+    job_free(job);
+  }
+  replaced_clear(gate);
+  close(gate->config.mount_ns);
+  close(gate->config.user_ns);
+  close(gate->config.pid_ns);
+  strv_clear(&gate->mounts);
+  strv_clear(&gate->granted);
+  strv_clear(&gate->touched[0]);
+  strv_clear(&gate->touched[1]);
+  free(gate);
+}
+
+enum { WATCH_TRIGGER, WATCH_BROKER, WATCH_CHANGES };
+
+void gate_watch(const struct gate *gate, struct pollfd ret_watched[GATE_WATCH_COUNT]) {
+  ret_watched[WATCH_TRIGGER] =
+      (struct pollfd){.fd = gate ? gate->config.trigger : -1, .events = POLLIN};
+  ret_watched[WATCH_BROKER] =
+      (struct pollfd){.fd = gate ? gate->broker.channel : -1, .events = POLLIN};
+  ret_watched[WATCH_CHANGES] = (struct pollfd){.fd = gate ? gate->changes : -1, .events = POLLIN};
+}
+
+void gate_serve(struct gate *gate, const struct pollfd watched[GATE_WATCH_COUNT]) {
+  if (!gate)
+    return;
+  if (watched[WATCH_BROKER].revents && watched[WATCH_BROKER].fd == gate->broker.channel)
+    read_broker(gate);
+  if (watched[WATCH_TRIGGER].revents)
+    gate->trigger->serve(gate);
+  if (watched[WATCH_CHANGES].revents)
+    replaced_read(gate);
+}

@@ -1,0 +1,83 @@
+/* Private to src/gate: what the triggers and the grant path share. A trigger makes a `waiting` for
+ * each call that it holds; the gate tells it once what becomes of the call. */
+#pragma once
+
+#include "core/strv.h"
+#include "engine/broker.h"
+#include "gate/gate.h"
+
+enum outcome {
+  OUTCOME_RETRY,  /* the object is mounted where the call looks for it: walk the path again */
+  OUTCOME_SERVE,  /* allowed, without a mount: for this call only, or the mount cannot be met */
+  OUTCOME_REFUSE, /* EACCES */
+};
+
+struct waiting {
+  struct access_request request; /* its path belongs to the waiting */
+  uint64_t ticket;               /* > 0 while a decision is awaited */
+  struct grant_job *job;         /* while a grant is under way */
+  struct waiting *next_in_job;
+  struct gate *gate;
+  bool holds_lock; /* the call holds a lock that mounting needs: it must go before the mount */
+  void (*done)(struct waiting *waiting, enum outcome outcome); /* frees it */
+};
+
+/* A mount to be made, and who waits for it. */
+struct grant_job {
+  struct grant_job *next;
+  struct broker_request request;
+  char *path;
+  struct strv masks;
+  struct waiting *waiting;
+  bool sent, ready; /* ready: only the mounting is left */
+};
+
+struct trigger {
+  int (*open)(struct gate *gate, int fd, struct sb_error *error);
+  void (*serve)(struct gate *gate);
+  /* The grant of a path is over. If it is a mount point now, what the kernel knows of it must stay
+   * as it is. */
+  void (*granted)(struct gate *gate, const char *path, bool mounted);
+  /* The host replaced or removed what is at a path that was one. */
+  void (*refresh)(struct gate *gate, const char *path);
+  void (*close)(struct gate *gate);
+};
+extern const struct trigger fuse_trigger;
+
+struct gate {
+  struct gate_config config;
+  const struct trigger *trigger;
+  void *trigger_state;
+  struct strv mounts;     /* every native mount of the view, from the start and granted */
+  struct strv granted;    /* those that were granted */
+  struct strv touched[2]; /* readable, writable: granted when first touched; resolved on demand */
+  bool touched_known;
+  struct broker broker;
+  struct grant_job *jobs;
+  int changes; /* inotify: files that were granted and that the host may replace */
+  struct replaced *watched;
+};
+
+/* Decides, now or later, and tells the waiting's trigger. May finish it before it returns. */
+void gate_ask(struct gate *gate, struct waiting *waiting);
+
+/* Is the object of this path just about to be mounted? */
+bool gate_is_mounting(const struct gate *gate, const char *path);
+
+/* Is this allowed without a question, once something touches it? */
+bool gate_is_touchable(struct gate *gate, const char *path);
+
+/* May this be written to without a question? */
+bool gate_is_writable(struct gate *gate, const char *path);
+
+/* The call was interrupted or its process died; `done` is not called. */
+void gate_withdraw(struct gate *gate, struct waiting *waiting);
+
+/* The host replaced or removed the object of a grant. */
+void gate_renew(struct gate *gate, const char *path);
+
+/* Is the path a native mount, or above one? */
+bool gate_leads_to_mount(const struct gate *gate, const char *path);
+
+/* The asking process as we see it, from the number it has inside; 0 if it cannot be told. */
+pid_t gate_outer_pid(const struct gate *gate, pid_t inside);
