@@ -105,7 +105,6 @@ def test_command_found_later_in_path(box):
     (["--rw", "/dev/null"], "the session has its own"),
     (["--overlay", "README.md"], "needs a folder"),
     (["--policy", "/no/such/policy.yaml"], "/no/such/policy.yaml"),
-    (["--mode", "dynamic"], "dynamic mode"),
     (["--allow-network=exa mple.org"], "not a host name"),
     (["--allow-network=example.org:0"], "wrong port"),
     (["--backend", "podman"], "back ends"),
