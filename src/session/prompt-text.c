@@ -15,30 +15,31 @@ enum { SHOWN_PATH = 400, SHOWN_NAME = 120 };
 #define PLAIN   "\033[0m"
 #define ENTER   "\r\n"
 
-/* One row per answer; what cannot be given for a question is not offered. */
+/* One row per answer, line by line; what cannot be given for a question is not offered. */
+enum line { LINE_OBJECT, LINE_TREE, LINE_DENY, LINE_COUNT };
 static const struct {
+  enum line line;
   char key;
-  bool allow;
   enum grant_scope scope;
-  bool tree, rest;
-  const char *text; /* %s: what is meant */
+  bool rest;
+  const char *text;
 } keys[] = {
-    {'o', true, SCOPE_ONCE, false, false, "allow once"},
-    {'s', true, SCOPE_SESSION, false, false, "allow for this session%s"},
-    {'t', true, SCOPE_SESSION, true, false, "allow everything in %s for this session"},
-    {'p', true, SCOPE_PROJECT, false, false, "allow always in this project%s"},
-    {'u', true, SCOPE_USER, false, false, "allow always, for you%s"},
-    {'P', true, SCOPE_PROJECT, true, false, "allow everything in %s always in this project"},
-    {'U', true, SCOPE_USER, true, false, "allow everything in %s always, for you"},
-    {'d', false, SCOPE_ONCE, false, false, "deny"},
-    {'D', false, SCOPE_USER, false, false, "deny always"},
-    {'N', false, SCOPE_ONCE, false, true, "deny everything else in this session"},
+    {LINE_OBJECT, 'o', SCOPE_ONCE, false, "once"},
+    {LINE_OBJECT, 's', SCOPE_SESSION, false, "this session"},
+    {LINE_OBJECT, 'p', SCOPE_PROJECT, false, "always in this project"},
+    {LINE_OBJECT, 'u', SCOPE_USER, false, "always, for you"},
+    {LINE_TREE, 't', SCOPE_SESSION, false, "this session"},
+    {LINE_TREE, 'P', SCOPE_PROJECT, false, "always in this project"},
+    {LINE_TREE, 'U', SCOPE_USER, false, "always, for you"},
+    {LINE_DENY, 'd', SCOPE_ONCE, false, "once"},
+    {LINE_DENY, 'D', SCOPE_USER, false, "always"},
+    {LINE_DENY, 'N', SCOPE_ONCE, true, "everything else in this session, too"},
 };
 
 static bool is_offered(const struct question *question, size_t index) {
-  if (keys[index].tree)
+  if (keys[index].line == LINE_TREE)
     return question->proposal && !question->secret;
-  return !keys[index].allow || keys[index].scope <= question->widest;
+  return keys[index].line == LINE_DENY || keys[index].scope <= question->widest;
 }
 
 char *prompt_elide(const char *bytes, size_t limit) {
@@ -88,19 +89,28 @@ static void append_details(struct text *text, const struct question *question,
                  question->secret, view->plain ? "" : PLAIN);
 }
 
+static char *line_title(const struct question *question, enum line line) {
+  if (line == LINE_DENY)
+    return xstrdup("deny:");
+  if (line == LINE_OBJECT)
+    return xstrdup(question->request.folder && question->widest > SCOPE_ONCE
+                       ? "allow (more than once: with everything below it):"
+                       : "allow:");
+  _cleanup_free_ char *tree = prompt_elide(question->proposal, SHOWN_NAME);
+  return xasprintf("allow everything in %s:", tree);
+}
+
 static void append_keys(struct text *text, const struct question *question) {
-  _cleanup_free_ char *tree =
-      question->proposal ? prompt_elide(question->proposal, SHOWN_NAME) : NULL;
-  const char *below = question->request.folder ? ", with everything below it" : "";
-  for (size_t i = 0; i < ARRAY_SIZE(keys); i++) {
-    if (!is_offered(question, i))
-      continue;
-    const char *at = strstr(keys[i].text, "%s");
-    text_appendf(text, "  %c  ", keys[i].key);
-    text_append_bytes(text, keys[i].text, at ? (size_t)(at - keys[i].text) : strlen(keys[i].text));
-    if (at)
-      text_appendf(text, "%s%s", keys[i].tree ? tree : below, at + 2);
-    text_append(text, ENTER);
+  for (int line = 0; line < LINE_COUNT; line++) {
+    size_t offered = 0;
+    for (size_t i = 0; i < ARRAY_SIZE(keys); i++) {
+      if ((int)keys[i].line != line || !is_offered(question, i))
+        continue;
+      _cleanup_free_ char *title = offered++ ? NULL : line_title(question, (enum line)line);
+      text_appendf(text, "%s%s  %c %s", title ? "  " : ",", title ? title : "", keys[i].key,
+                   keys[i].text);
+    }
+    text_append(text, offered ? ENTER : "");
   }
 }
 
@@ -114,7 +124,7 @@ void prompt_append_question(struct text *text, const struct question *question,
   append_details(text, question, view);
   append_keys(text, question);
   if (question->request.path && strlen(question->request.path) > SHOWN_PATH / 4)
-    text_append(text, "  f  show the whole path" ENTER);
+    text_append(text, "  f shows the whole path" ENTER);
   text_appendf(text, "One key, within %u s (then it is denied once): ", view->seconds);
 }
 
@@ -129,9 +139,9 @@ bool prompt_key_reply(const struct question *question, char key, struct reply *r
   for (size_t i = 0; i < ARRAY_SIZE(keys); i++) {
     if (keys[i].key != key || !is_offered(question, i))
       continue;
-    *ret_reply = (struct reply){.allow = keys[i].allow,
+    *ret_reply = (struct reply){.allow = keys[i].line != LINE_DENY,
                                 .scope = keys[i].scope,
-                                .tree = keys[i].tree ? question->proposal : NULL,
+                                .tree = keys[i].line == LINE_TREE ? question->proposal : NULL,
                                 .rest = keys[i].rest};
     return true;
   }

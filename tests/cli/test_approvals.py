@@ -1,0 +1,560 @@
+"""Questions and answers without a terminal: the protocol, the verbs, the stores, the result."""
+
+import base64
+import json
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import threading
+import time
+
+import pytest
+
+from dynamic import (answer, asking, audit_lines, ground, next_event, question, run, write_policy)
+from sessions import eventually, listed, sandbox
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def data(box):
+    return ground(box)
+
+
+# ---- nobody is there ----
+
+
+def test_not_interactive_is_denied_at_once(box, data):
+    result = run(box, ["cat", f"{data}/a.txt"])
+    assert result.exit == 1 and result.stdout == "", result
+    lines = [line for line in result.stderr.splitlines() if "denied:" in line]
+    assert len(lines) == 1, result
+    assert f"/cat may not read {data}/a.txt" in lines[0]
+    assert f"sandbox run --ro {data}/a.txt" in lines[0]
+    assert f"filesystem: {{read: ['{data}/a.txt']}}" in lines[0]
+    # The very words work.
+    result = run(box, ["cat", f"{data}/a.txt"], ["--ro", f"{data}/a.txt"])
+    assert (result.exit, result.stdout) == (0, "content of a\n"), result
+    write_policy(box, f"filesystem: {{read: ['{data}/a.txt']}}\n")
+    result = run(box, ["cat", f"{data}/a.txt"])
+    assert (result.exit, result.stdout) == (0, "content of a\n"), result
+
+
+def test_one_line_for_each_object(box, data):
+    script = f"for i in 1 2 3 4 5; do cat {data}/a.txt; done; cat {data}/b.txt"
+    result = run(box, ["sh", "-c", script])
+    assert result.stderr.count("sandbox: warning: denied:") == 2, result
+
+
+def test_denials_are_in_the_result_and_the_report(box, data):
+    result = run(box, ["sh", "-c", f"cat {data}/a.txt {data}/a.txt ~/.ssh/id_rsa"], ["--json"])
+    told = json.loads(result.stdout)
+    denials = {item["path"]: item for item in told["denials"]}
+    assert denials[f"{data}/a.txt"]["reason"] == "not-interactive"
+    assert denials[f"{data}/a.txt"]["count"] >= 2
+    assert denials[f"{data}/a.txt"]["flag"] == f"--ro {data}/a.txt"
+    result = run(box, ["cat", f"{data}/b.txt"], ["--report"])
+    sid = next(word for line in result.stderr.splitlines() if "session " in line
+               for word in [line.split("session ")[1].split(":")[0]])
+    report = sandbox(box, "report", sid)
+    assert "denied:" in report.stdout and f"{data}/b.txt" in report.stdout, report
+
+
+# ---- approving ----
+
+
+def test_the_blocked_call_itself_goes_on(box, data):
+    with asking(box, ["cat", f"{data}/a.txt"]) as session, session.watch() as control:
+        asked = question(control)
+        assert asked["path"] == f"{data}/a.txt"
+        assert base64.b64decode(asked["path_b64"]) == f"{data}/a.txt".encode()
+        assert asked["exe"].endswith("/cat") and asked["cwd"] == box.project
+        assert asked["op"] in ("read", "stat") and asked["proposal"] == data
+        assert asked["secret"] is None and 50 < asked["seconds_left"] <= 60
+        assert answer(control, {"cmd": "cmd.approve", "id": asked["id"], "scope": "session"}) == {
+            "ok": True}
+        assert session.result()[:2] == (0, "content of a\n")
+
+
+def test_denied_is_permission_denied(box, data):
+    with asking(box, ["cat", f"{data}/a.txt"]) as session, session.watch() as control:
+        assert answer(control, {"cmd": "cmd.deny", "id": question(control)["id"]}) == {"ok": True}
+        code, out, err = session.result()
+        assert (code, out) == (1, "") and "Permission denied" in err
+
+
+def test_file_is_not_its_sibling(box, data):
+    """E126."""
+    with asking(box, ["cat", f"{data}/a.txt", f"{data}/b.txt"]) as session, \
+            session.watch() as control:
+        first = question(control)
+        answer(control, {"cmd": "cmd.approve", "id": first["id"], "scope": "session"})
+        second = question(control)
+        assert second["path"] == f"{data}/b.txt" and second["id"] != first["id"]
+        answer(control, {"cmd": "cmd.deny", "id": second["id"]})
+        assert session.result()[:2] == (1, "content of a\n")
+
+
+def test_folder_covers_what_is_below(box, data):
+    script = f"cat {data}/a.txt {data}/b.txt {data}/deep/down/c.txt; ls {data}"
+    with asking(box, ["sh", "-c", script]) as session, session.watch() as control:
+        asked = question(control)
+        answer(control, {"cmd": "cmd.approve", "id": asked["id"], "scope": "session",
+                         "tree": asked["proposal"]})
+        code, out, _ = session.result()
+        assert code == 0 and out == ("content of a\ncontent of b\ncontent of c\n"
+                                     "a.txt\nb.txt\ndeep\n")
+
+
+def test_once_is_once(box, data):
+    script = f"cat {data}/a.txt; cat {data}/a.txt"
+    with asking(box, ["sh", "-c", script]) as session, session.watch() as control:
+        first = question(control)
+        answer(control, {"cmd": "cmd.approve", "id": first["id"]})
+        again = question(control)
+        assert again["path"] == f"{data}/a.txt"
+        answer(control, {"cmd": "cmd.deny", "id": again["id"], "scope": "session"})
+        code, out, _ = session.result()
+        assert (code, out) == (1, "content of a\n")
+
+
+def test_first_specification(box, data):
+    """The words of the requirement: scope file or dir, persist."""
+    with asking(box, ["cat", f"{data}/a.txt", f"{data}/b.txt"]) as session, \
+            session.watch() as control:
+        asked = question(control)
+        answer(control, {"cmd": "cmd.approve", "id": asked["id"], "scope": "dir"})
+        assert session.result()[:2] == (0, "content of a\ncontent of b\n")
+
+
+def test_verbs(box, data):
+    with asking(box, ["cat", f"{data}/a.txt", f"{data}/b.txt"]) as session:
+        waiting = eventually(lambda: [entry for entry in listed(box) if entry["pending"]])
+        assert [(entry["sid"], entry["pending"]) for entry in waiting] == [(session.sid, 1)]
+        with session.connect() as control:
+            asked = control.call({"cmd": "cmd.pending"})["requests"][0]
+        result = sandbox(box, "approve", session.sid[:4], asked["id"][:8], "--session")
+        assert result.exit == 0, result
+        second = eventually(lambda: [one for one in pending(session) if one["id"] != asked["id"]])
+        assert sandbox(box, "deny", session.sid, second[0]["id"]).exit == 0
+        assert session.result()[:2] == (1, "content of a\n")
+        result = sandbox(box, "approve", session.sid, asked["id"])
+        assert result.exit == 125, result
+
+
+def pending(session):
+    with session.connect() as control:
+        return control.call({"cmd": "cmd.pending"})["requests"]
+
+
+@pytest.mark.parametrize("words, said", [
+    (["approve"], "needs a session and a request"),
+    (["approve", "{sid}", "nosuchid"], "no request 'nosuchid' waits"),
+    (["approve", "{sid}", "{id}", "--once", "--user"], "more than one scope"),
+    (["approve", "{sid}", "{id}", "--session", "--tree", "/etc"], "is not a folder above"),
+    (["approve", "{sid}", "{id}", "--session", "--tree", "/"], "too much to allow"),
+    (["approve", "{sid}", "{id}", "--session", "--tree", "{home}"], "too much to allow"),
+    (["approve", "{sid}", "{id}", "--tree", "{data}"], "cannot be allowed or denied just once"),
+    (["deny", "{sid}", "{id}", "--always", "--session"], "more than one scope"),
+], ids=lambda value: " ".join(value) if isinstance(value, list) else "")
+def test_wrong_words_change_nothing(box, data, words, said):
+    with asking(box, ["cat", f"{data}/a.txt"]) as session:
+        asked = eventually(lambda: pending(session))[0]
+        names = {"sid": session.sid, "id": asked["id"], "home": box.identity.home, "data": data}
+        result = sandbox(box, *[word.format(**names) for word in words])
+        assert result.exit == 125 and said in result.stderr, result
+        assert [one["id"] for one in pending(session)] == [asked["id"]]
+
+
+# ---- stores ----
+
+
+@pytest.mark.parametrize("scope", ["project", "user"])
+def test_stored_approval_holds_in_the_next_session(box, data, scope):
+    with asking(box, ["cat", f"{data}/a.txt"]) as session:
+        asked = eventually(lambda: pending(session))[0]
+        assert sandbox(box, "approve", session.sid, asked["id"], f"--{scope}").exit == 0
+        assert session.result()[0] == 0
+    result = run(box, ["cat", f"{data}/a.txt"])
+    assert (result.exit, result.stdout) == (0, "content of a\n"), result
+    assert run(box, ["cat", f"{data}/b.txt"]).exit == 1
+    # And not any more once it is revoked.
+    result = sandbox(box, "policy", "revoke", f"{data}/a.txt")
+    assert result.exit == 0 and "1 stored" in result.stdout, result
+    assert run(box, ["cat", f"{data}/a.txt"]).exit == 1
+    assert sandbox(box, "policy", "revoke", f"{data}/a.txt").exit == 125
+
+
+def test_deny_always(box, data):
+    with asking(box, ["cat", f"{data}/a.txt"]) as session:
+        asked = eventually(lambda: pending(session))[0]
+        assert sandbox(box, "deny", session.sid, asked["id"], "--always").exit == 0
+        assert session.result()[0] == 1
+    with asking(box, ["cat", f"{data}/a.txt"]) as session:
+        assert session.result()[0] == 1  # not asked again
+
+
+def test_revoke_in_a_running_session(box, data):
+    script = (f"cat {data}/a.txt && touch one; while ! test -e two; do sleep 0.02; done; "
+              f"cat {data}/a.txt")
+    with asking(box, ["sh", "-c", script]) as session, session.watch() as control:
+        asked = question(control)
+        answer(control, {"cmd": "cmd.approve", "id": asked["id"], "scope": "session",
+                         "tree": data})
+        assert eventually(lambda: os.path.exists(box.path("one")))
+        result = sandbox(box, "policy", "revoke", data, "--session", session.sid)
+        assert result.exit == 0, result
+        box.identity.file(box.path("two"), "")
+        again = question(control)
+        assert again["path"] == f"{data}/a.txt" and again["id"] != asked["id"]
+        answer(control, {"cmd": "cmd.deny", "id": again["id"]})
+        assert session.result()[:2] == (1, "content of a\n")
+
+
+def test_save(box, data):
+    with asking(box, ["sh", "-c", f"cat {data}/a.txt; read x < /dev/null; sleep 20"]) as session, \
+            session.watch() as control:
+        asked = question(control)
+        answer(control, {"cmd": "cmd.approve", "id": asked["id"], "scope": "session"})
+        assert answer(control, {"cmd": "cmd.policy.save", "scope": "user"}) == {
+            "ok": True, "saved": 1}
+        assert "error" in answer(control, {"cmd": "cmd.policy.save", "scope": "once"})
+    assert run(box, ["cat", f"{data}/a.txt"]).exit == 0
+
+
+# ---- secrets and writes ----
+
+
+def test_secrets_are_hidden_without_a_question(box, data):
+    with asking(box, ["sh", "-c", f"cat ~/.ssh/id_rsa; cat {data}/a.txt"]) as session, \
+            session.watch() as control:
+        asked = question(control)
+        assert asked["path"] == f"{data}/a.txt", "a secret was asked about"
+        answer(control, {"cmd": "cmd.approve", "id": asked["id"], "scope": "session"})
+        code, out, _ = session.result()
+        assert (code, out) == (0, "content of a\n")
+
+
+def test_ask_secrets(box, data):
+    """With a warning; what a store hides is still never asked about."""
+    write_policy(box, "filesystem: {ask_secrets: true, hide: [~/.aws]}\n")
+    with asking(box, ["sh", "-c", "cat ~/.aws/credentials; cat ~/.netrc; cat ~/.netrc"]) as session, \
+            session.watch() as control:
+        asked = question(control)
+        assert asked["path"] == box.home(".netrc") and asked["secret"], asked
+        assert asked["widest"] == "session" and "proposal" not in asked
+        assert "error" in answer(control, {"cmd": "cmd.approve", "id": asked["id"],
+                                           "scope": "user"})
+        answer(control, {"cmd": "cmd.approve", "id": asked["id"], "scope": "session"})
+        code, out, _ = session.result()
+        assert (code, out) == (0, f"{box.canary} .netrc\n" * 2)
+
+
+def test_write_is_refused_and_reported(box, data):
+    result = run(box, ["sh", "-c", f"echo x > {data}/new"], ["--json"])
+    told = json.loads(result.stdout)
+    assert told["exitCode"] != 0 and not os.path.exists(f"{data}/new")
+    assert [item["access"] for item in told["denials"]] == ["write"], told["denials"]
+
+
+def test_ask_writes(box, data):
+    write_policy(box, "filesystem: {ask_writes: true}\n")
+    with asking(box, ["sh", "-c", f"echo more >> {data}/a.txt"]) as session, \
+            session.watch() as control:
+        asked = question(control)
+        while asked["op"] != "write":
+            answer(control, {"cmd": "cmd.approve", "id": asked["id"]})
+            asked = question(control)
+        answer(control, {"cmd": "cmd.approve", "id": asked["id"], "scope": "session"})
+        assert session.result()[0] == 0
+    with open(f"{data}/a.txt") as source:
+        assert source.read() == "content of a\nmore\n"
+
+
+# ---- time, joining, floods ----
+
+
+def test_timeout_denies_once(box, data):
+    """E125."""
+    write_policy(box, "prompt: {timeout_seconds: 1}\n")
+    with asking(box, ["sh", "-c", f"cat {data}/a.txt; cat {data}/a.txt"]) as session, \
+            session.watch() as control:
+        first = question(control)
+        told = next_event(control, "event.withdrawn")
+        assert (told["id"], told["reason"]) == (first["id"], "timeout")
+        second = question(control)
+        assert second["path"] == first["path"]
+        answer(control, {"cmd": "cmd.approve", "id": second["id"], "scope": "session"})
+        assert session.result()[:2] == (0, "content of a\n")
+        sid = session.sid
+    reasons = [line.get("reason") for line in audit_lines(box, sid)]
+    assert "timeout" in reasons, reasons
+
+
+def test_identical_requests_join(box, data):
+    script = f"for i in 1 2 3 4 5 6 7 8; do cat {data}/a.txt & done; wait"
+    with asking(box, ["sh", "-c", script]) as session:
+        def all_wait():
+            waiting = pending(session)
+            return waiting if waiting and waiting[0]["waiting"] == 8 else None
+        asked = eventually(all_wait)
+        assert asked and len(asked) == 1, pending(session)
+        with session.connect() as control:
+            control.call({"cmd": "cmd.approve", "id": asked[0]["id"], "scope": "session"})
+        assert session.result()[:2] == (0, "content of a\n" * 8)
+
+
+def test_flood(box, data):
+    """E11: a thousand names at once are a few questions, one line, and a live supervisor."""
+    for number in range(300):
+        box.identity.file(f"{data}/many/{number}", "x\n")
+    script = f"for i in $(seq 0 299); do cat {data}/many/$i & done; wait"
+    with asking(box, ["sh", "-c", script]) as session, session.watch() as control:
+        question(control)
+        counts = eventually(lambda: (lambda now: now if now["flooded"] > 200 else None)(
+            control_stats(session)))
+        assert counts and counts["asked"] <= 64, control_stats(session)
+        last = pending(session)[-1]
+        with session.connect() as other:
+            assert answer(other, {"cmd": "cmd.deny", "id": last["id"], "rest": True}) == {"ok": True}
+        code, out, err = session.result()
+        assert out == "" and "denied without asking" in err, err[-500:]
+        sid = session.sid
+    lines = audit_lines(box, sid)
+    assert any(line.get("event") == "flood" and line["not_asked"] > 200 for line in lines)
+
+
+def control_stats(session):
+    with session.connect() as control:
+        return control.call({"cmd": "cmd.stats"})["decisions"]
+
+
+def test_interrupted_call_withdraws_its_question(box, data):
+    """E124: approved after the death of whoever asked: an error, and no rule."""
+    with asking(box, ["sh", "-c", f"timeout -s KILL 0.3 cat {data}/a.txt; cat {data}/b.txt; sleep 9"]) \
+            as session, session.watch() as control:
+        first = question(control)
+        told = next_event(control, "event.withdrawn")
+        assert (told["id"], told["reason"]) == (first["id"], "withdrawn")
+        refused = answer(control, {"cmd": "cmd.approve", "id": first["id"], "scope": "session"})
+        assert refused["error"]["code"] == "conflict", refused
+        second = question(control)
+        assert second["path"] == f"{data}/b.txt"
+
+
+def test_last_supervisor_leaves(box, data):
+    with asking(box, ["cat", f"{data}/a.txt"], supervised=False) as session:
+        pass  # nobody was there
+    script = f"while ! test -e go; do sleep 0.02; done; cat {data}/a.txt"
+    with asking(box, ["sh", "-c", script], supervised=False) as session:
+        with session.watch() as control:
+            box.identity.file(box.path("go"), "")
+            question(control)
+        code, out, err = session.result()
+        assert (code, out) == (1, ""), err
+
+
+def test_observer_makes_nobody_wait(box, data):
+    script = f"while ! test -e go; do sleep 0.02; done; cat {data}/a.txt"
+    with asking(box, ["sh", "-c", script], supervised=False) as session, \
+            session.watch(observe=True) as control:
+        box.identity.file(box.path("go"), "")
+        told = next_event(control, "event.audit")
+        assert told["decision"] == "deny" and told["reason"] == "not-interactive"
+        assert session.result()[0] == 1
+
+
+def test_stopped_supervisor(box, data):
+    """E122: one that does not read any more holds nothing up; the time decides."""
+    write_policy(box, "prompt: {timeout_seconds: 2}\n")
+    with asking(box, ["cat", f"{data}/a.txt"]) as session:
+        viewer = box.popen([box.world.command, "watch", "--json", session.sid],
+                           stdout=subprocess.PIPE, stdin=subprocess.DEVNULL)
+        try:
+            viewer.stdout.readline()
+            viewer.send_signal(signal.SIGSTOP)
+            assert session.result()[0] == 1
+        finally:
+            viewer.kill()
+            viewer.communicate()
+
+
+def test_watch_stream(box, data):
+    with asking(box, ["cat", f"{data}/a.txt"]) as session:
+        viewer = box.popen([box.world.command, "watch", "--json"], stdout=subprocess.PIPE,
+                           stdin=subprocess.DEVNULL)
+        try:
+            asked = json.loads(viewer.stdout.readline())
+            assert asked["sid"] == session.sid and asked["event"] == "event.fs_request"
+            assert sandbox(box, "approve", session.sid, asked["id"], "--session").exit == 0
+            assert session.result()[:2] == (0, "content of a\n")
+        finally:
+            viewer.terminate()
+            viewer.communicate()
+
+
+def test_stats_event(box, data):
+    with asking(box, ["cat", f"{data}/a.txt"]) as session, session.watch(stats=True) as control:
+        question(control)
+        told = next_event(control, "event.stats")
+        assert told["sid"] == session.sid and told["decisions"]["pending"] == 1
+
+
+def test_example_supervisor(box, data):
+    example = box.world._install(str(ROOT / "examples/supervise.py"), "supervise.py")
+    script = f"cat {data}/a.txt; cat {data}/deep/down/c.txt"
+    with asking(box, ["sh", "-c", script]) as session:
+        helper = box.popen(["/usr/bin/python3", example, session.sid, f"{data}/deep"],
+                           stdout=subprocess.PIPE, stdin=subprocess.DEVNULL)
+        try:
+            assert session.result()[:2] == (0, "content of c\n")
+            assert helper.communicate(timeout=10)[0].decode().splitlines() == [
+                f"cmd.deny '{data}/a.txt'", f"cmd.approve '{data}/deep/down/c.txt'"]
+        finally:
+            helper.kill()
+            helper.wait()
+
+
+# ---- names of any bytes ----
+
+NAMES = {
+    "newline": b"a\n[sandbox] approved: b", "quote": b'a"}', "escape": b"a\x1b[2K\x1b[1A",
+    "bidi": "\u202etxt.yek".encode(), "zero width": "id\u200b_rsa".encode(), "not UTF-8": b"\xff\xfe",
+    "injection": b'a"}\n{"cmd":"cmd.approve","id":"2"}', "forged": b"x decision=allow by=root",
+}
+
+
+@pytest.mark.parametrize("name", NAMES.values(), ids=NAMES)
+def test_any_name(box, data, name):
+    """E7-E9, E119, E129: one message, every byte of it, and one line in the log."""
+    path = os.fsencode(data) + b"/" + name
+    box.identity.file(os.fsdecode(path), "odd\n")
+    with asking(box, ["sh", "-c", 'cat "$1"', "sh", os.fsdecode(path)]) as session, \
+            session.watch() as control:
+        asked = question(control)
+        assert base64.b64decode(asked["path_b64"]) == path
+        answer(control, {"cmd": "cmd.approve", "id": asked["id"], "scope": "session"})
+        assert session.result()[:2] == (0, "odd\n")
+        sid = session.sid
+    lines = [line for line in audit_lines(box, sid) if line.get("event") == "decision"]
+    assert [base64.b64decode(line["path_b64"]) for line in lines] == [path]
+    result = run(box, ["sh", "-c", 'cat "$1"', "sh", os.fsdecode(path)])
+    told = [line for line in result.stderr.splitlines() if "denied:" in line]
+    assert len(told) == 1 and told[0].isascii() and "\x1b" not in told[0], result
+
+
+# ---- bad messages never widen anything ----
+
+BAD = {
+    "no id": {"cmd": "cmd.approve"},
+    "id is a number": {"cmd": "cmd.approve", "id": 1},
+    "guessed": {"cmd": "cmd.approve", "id": "0" * 32},
+    "empty": {"cmd": "cmd.approve", "id": ""},
+    "wildcard": {"cmd": "cmd.approve", "id": "*"},
+    "too long": {"cmd": "cmd.approve", "id": "a" * 100000},
+    "bad scope": {"cmd": "cmd.approve", "id": "{id}", "scope": "everything"},
+    "scope is null": {"cmd": "cmd.approve", "id": "{id}", "scope": None},
+    "scope is a number": {"cmd": "cmd.approve", "id": "{id}", "scope": 1},
+    "tree is a number": {"cmd": "cmd.approve", "id": "{id}", "scope": "session", "tree": 1},
+    "tree is relative": {"cmd": "cmd.approve", "id": "{id}", "scope": "session", "tree": "a"},
+    "tree is the root": {"cmd": "cmd.approve", "id": "{id}", "scope": "session", "tree": "/"},
+    "tree is elsewhere": {"cmd": "cmd.approve", "id": "{id}", "scope": "session", "tree": "/etc"},
+    "tree climbs": {"cmd": "cmd.approve", "id": "{id}", "scope": "session",
+                    "tree": "/usr/.."},
+    "tree is not Base64": {"cmd": "cmd.approve", "id": "{id}", "scope": "session",
+                           "tree_b64": "!"},
+    "tree with NUL": {"cmd": "cmd.approve", "id": "{id}", "scope": "session",
+                      "tree_b64": base64.b64encode(b"/\0").decode()},
+    "upper case": {"cmd": "cmd.approve", "id": "{ID}", "scope": "session"},
+    "revoke of nothing": {"cmd": "cmd.revoke"},
+    "revoke of two": {"cmd": "cmd.revoke", "path": "/x", "host": "x"},
+    "revoke of a number": {"cmd": "cmd.revoke", "path": 1},
+    "save without scope": {"cmd": "cmd.policy.save"},
+    "save for the session": {"cmd": "cmd.policy.save", "scope": "session"},
+    "second watch": {"cmd": "cmd.watch"},
+}
+
+
+def test_bad_messages(box, data):
+    """E120, E121: each is an error, the connection stays usable, the question stays open."""
+    with asking(box, ["cat", f"{data}/a.txt"]) as session, session.watch() as control:
+        asked = question(control)
+        for name, message in BAD.items():
+            message = {key: value.replace("{id}", asked["id"]).replace("{ID}", asked["id"].upper())
+                       if isinstance(value, str) else value for key, value in message.items()}
+            if name == "upper case" and asked["id"].upper() == asked["id"]:
+                continue
+            assert "error" in answer(control, message), name
+        for line in (b"\0\n", b'{"cmd":"cmd.approve","id":"\\u0000"}\n', b'{"cmd":"cmd.approve",'
+                     b'"id":"\\ud800"}\n', b'{"cmd":"cmd.approve","id":"a","id":"b"}\n'):
+            control.socket.sendall(line)
+            assert "error" in control.read(), line
+        assert [one["id"] for one in pending(session)] == [asked["id"]]
+        assert answer(control, {"cmd": "cmd.approve", "id": asked["id"]}) == {"ok": True}
+        refused = answer(control, {"cmd": "cmd.approve", "id": asked["id"], "scope": "session"})
+        assert refused["error"]["code"] == "conflict", "replayed"
+
+
+def test_id_of_another_session(box, data):
+    """E121."""
+    with asking(box, ["cat", f"{data}/a.txt"]) as one, asking(box, ["cat", f"{data}/a.txt"]) as two:
+        mine, other = eventually(lambda: pending(one)), eventually(lambda: pending(two))
+        with one.connect() as control:
+            refused = control.call({"cmd": "cmd.approve", "id": other[0]["id"]})
+        assert refused["error"]["code"] == "not-found", refused
+        assert mine[0]["id"] != other[0]["id"]
+        assert pending(one) and pending(two)
+
+
+def test_two_answers_race(box, data):
+    with asking(box, ["sh", "-c", f"cat {data}/a.txt; sleep 20"]) as session:
+        asked = eventually(lambda: pending(session))[0]
+        replies = []
+
+        def reply(command):
+            with session.connect() as control:
+                replies.append(control.call({"cmd": command, "id": asked["id"],
+                                             "scope": "session"}))
+        racers = [threading.Thread(target=reply, args=(command,))
+                  for command in ("cmd.approve", "cmd.deny") * 4]
+        for racer in racers:
+            racer.start()
+        for racer in racers:
+            racer.join()
+        assert sum("ok" in one for one in replies) == 1, replies
+        assert sum(one.get("error", {}).get("code") == "conflict" for one in replies) == 7
+
+
+def test_random_messages(box, data):
+    """Mutations of good messages, from a fixed seed: an error or an end, never an approval."""
+    import random
+    chance = random.Random(4)
+    with asking(box, ["cat", f"{data}/a.txt"]) as session:
+        asked = eventually(lambda: pending(session))[0]
+        good = json.dumps({"cmd": "cmd.approve", "id": "f" * 32, "scope": "session",
+                           "tree": data}).encode()
+        for _ in range(40):
+            with session.connect() as control:
+                for _ in range(25):
+                    line = bytearray(good)
+                    for _ in range(chance.randrange(1, 6)):
+                        line[chance.randrange(len(line))] = chance.randrange(256)
+                    if b"\n" in line:
+                        continue
+                    control.socket.sendall(bytes(line) + b"\n")
+                    told = control.read()
+                    assert told is None or "ok" not in told, line
+        assert [one["id"] for one in pending(session)] == [asked["id"]]
+
+
+def test_static_session_asks_nobody(box):
+    with asking_static(box) as sid:
+        result = sandbox(box, "watch", sid)
+        assert result.exit == 125 and "asks nobody" in result.stderr, result
+
+
+def asking_static(box):
+    from sessions import idle
+    return idle(box)
