@@ -80,7 +80,6 @@ static void say(struct watch *watch, const char *format, ...) {
 }
 
 static void await_quiet(struct watch *watch) {
-  tcflush(STDIN_FILENO, TCIFLUSH);
   watch->quiet_until_ns = now_ns() + QUIET_NS;
 }
 
@@ -99,6 +98,7 @@ static void show_oldest(struct watch *watch) {
           oldest->deadline_ns > now ? (unsigned)((oldest->deadline_ns - now) / 1000000000) : 0,
   };
   _cleanup_text_ struct text text = {0};
+  tcflush(STDIN_FILENO, TCIFLUSH); /* typed before anybody could see the question */
   prompt_append_question(&text, oldest->question, &view);
   watch->over |= cli_print(text_string(&text)) != 0;
   memcpy(watch->shown, oldest->question->id, sizeof watch->shown);

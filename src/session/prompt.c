@@ -157,7 +157,6 @@ static void draw(struct prompt *prompt) {
 }
 
 static void await_quiet(struct prompt *prompt) {
-  tcflush(prompt->fd, TCIFLUSH);
   prompt->quiet_until_ns = now_ns() + QUIET_NS;
 }
 
@@ -171,6 +170,7 @@ static void show(struct prompt *prompt, const struct question *question) {
   prompt->shown = true;
   prompt->resize_ns = 0;
   memcpy(prompt->id, question->id, sizeof prompt->id);
+  tcflush(prompt->fd, TCIFLUSH); /* typed before anybody could see the question */
   draw(prompt);
   await_quiet(prompt);
 }

@@ -1,0 +1,394 @@
+"""The prompt on the terminal of `sandbox run`, driven by a real terminal."""
+
+import os
+import re
+import shlex
+import signal
+import time
+
+import pexpect
+import pytest
+
+import dynamic
+import harness
+from sessions import eventually, listed, sandbox
+from test_tty import Terminal, exit_status, outer  # noqa: F401: fixture
+
+ASKED = "One key, within "
+QUIET = 0.55  # a little more than the time in which keys do not count
+
+
+@pytest.fixture(params=["user"])
+def identity(request, world):
+    """A terminal does not know who sits at it: one of them is enough, but for the first test."""
+    try:
+        return world.identity(request.param)
+    except harness.Unavailable as reason:
+        pytest.skip(str(reason))
+
+
+@pytest.fixture
+def data(box):
+    return dynamic.ground(box)
+
+
+@pytest.fixture
+def inside(box):
+    """Starts a shell script in a session that asks, on a terminal of its own."""
+    made = []
+
+    def start(script, options=(), **more):
+        made.append(Terminal(box, dynamic.wrap(box, ["sh", "-c", script], options), **more))
+        return made[-1]
+
+    yield start
+    for terminal in made:
+        terminal.end()
+
+
+def press(terminal, key):
+    """Like a person: reads first."""
+    time.sleep(QUIET)
+    terminal.send(key)
+
+
+def see_question(terminal, path):
+    """Waits for the question; gives its text, without sequences and line breaks of the screen."""
+    shown = (terminal.see(ASKED)).decode()
+    question = re.sub(r"\x1b\[[0-9;?!]*[a-zA-Z]", "", shown.rpartition("asks ")[2])
+    assert path in question, shown
+    return question
+
+
+# ---- answers ----
+
+
+@pytest.mark.parametrize("identity", ["root", "user"], indirect=True)
+def test_keys(inside, data):
+    """Each answer, one question after the other."""
+    terminal = inside(f"for i in 1 2 3 4; do cat {data}/a.txt; done; cat {data}/b.txt; "
+                      f"cat {data}/deep/down/c.txt; echo end")
+    question = see_question(terminal, f"{data}/a.txt")
+    assert "/cat wants to" in question and f"in {os.path.dirname(data)}/project" in question
+    assert f"everything in {data}:" in question
+    for key, output in (("d", "Permission denied"), ("o", "content of a"), ("s", "content of a")):
+        press(terminal, key)
+        terminal.see(output)
+        if key != "s":
+            see_question(terminal, f"{data}/a.txt")
+    terminal.see("content of a")  # once more, without a question
+    see_question(terminal, f"{data}/b.txt")
+    press(terminal, "t")
+    terminal.see("content of b")
+    terminal.see("content of c")
+    terminal.see("end")
+    assert exit_status(terminal) == 0
+
+
+def test_always_is_kept(inside, box, data):
+    terminal = inside(f"cat {data}/a.txt")
+    see_question(terminal, f"{data}/a.txt")
+    press(terminal, "u")
+    terminal.see("content of a")
+    assert exit_status(terminal) == 0
+    assert dynamic.run(box, ["cat", f"{data}/a.txt"]).stdout == "content of a\n"
+
+
+def test_deny_everything_else(inside, data):
+    terminal = inside(f"cat {data}/a.txt; cat {data}/b.txt; echo end")
+    see_question(terminal, f"{data}/a.txt")
+    press(terminal, "N")
+    terminal.see("end")
+    assert ASKED.encode() not in terminal.before
+
+
+def test_questions_one_after_the_other(inside, data):
+    terminal = inside(f"cat {data}/a.txt & cat {data}/b.txt & wait; echo end")
+    seen = set()
+    for _ in range(2):
+        terminal.see(ASKED)
+        seen |= set(re.findall(rb"/([ab])\.txt\x1b", terminal.before))
+        press(terminal, "s")
+    terminal.see("end")
+    assert seen == {b"a", b"b"}
+
+
+def test_settings_come_back(outer, box, data):  # noqa: F811
+    """After an answer, and after a kill while it is asked."""
+    outer.sendline(f"S={shlex.quote(box.world.command)}")
+    outer.outer_prompt()
+    before = outer.shows("stty -a")
+    outer.sendline(f"$S run --mode dynamic -- cat {data}/a.txt")
+    outer.see(ASKED)
+    press(outer, "d")
+    outer.outer_prompt()
+    assert outer.shows("stty -a") == before
+    outer.sendline(f"$S run --mode dynamic -- cat {data}/a.txt")
+    outer.see(ASKED)
+    for entry in listed(box):
+        sandbox(box, "kill", "--now", entry["sid"])
+    outer.outer_prompt()
+    assert outer.shows("stty -a") == before
+
+
+# ---- keys that were not meant for it ----
+
+
+def test_typed_ahead_does_not_answer(inside, data):
+    """E6: what was typed before the question was visible goes nowhere."""
+    terminal = inside(f"sleep 0.4; cat {data}/a.txt; echo end; read line; echo got $line")
+    terminal.send("sssstttt")
+    see_question(terminal, f"{data}/a.txt")
+    time.sleep(QUIET)
+    with pytest.raises(pexpect.TIMEOUT):
+        terminal.expect_exact("content of a", timeout=0.5)
+    press(terminal, "d")
+    terminal.see("end")
+
+
+def test_keys_within_the_quiet_time_do_not_answer(inside, data):
+    terminal = inside(f"cat {data}/a.txt; echo end")
+    see_question(terminal, f"{data}/a.txt")
+    for _ in range(10):  # for longer than the time itself: each key starts it anew
+        terminal.send("s")
+        time.sleep(0.08)
+    with pytest.raises(pexpect.TIMEOUT):
+        terminal.expect_exact("content of a", timeout=0.5)
+    press(terminal, "d")
+    terminal.see("Permission denied")
+
+
+def test_pasted_bytes_do_not_answer(inside, data):
+    """Nor keys that send sequences, a mouse, or keys without a meaning."""
+    terminal = inside(f"cat {data}/a.txt; echo end")
+    see_question(terminal, f"{data}/a.txt")
+    for pasted in ("ss", "s\r", "yes\r", "\x1b[A", "\x1b[<0;10;10M", "y", "\r"):
+        press(terminal, pasted)
+    with pytest.raises(pexpect.TIMEOUT):
+        terminal.expect_exact("content of a", timeout=0.3)
+    press(terminal, "s")
+    terminal.see("content of a")
+
+
+def test_answer_does_not_reach_the_program(inside, data):
+    terminal = inside(f"cat {data}/a.txt; echo end; read line; echo [$line]")
+    see_question(terminal, f"{data}/a.txt")
+    press(terminal, "s")
+    terminal.see("end")
+    terminal.sendline("typed")
+    terminal.see("[typed]")
+
+
+def test_workload_cannot_answer(inside, box, data):
+    """E5, E6: neither by its own terminal nor by printing what a terminal would answer."""
+    script = (f"(sleep 0.1; for i in 1 2 3 4 5 6 7 8; do printf 's\\033[c\\033[6n' > /dev/tty; "
+              f"sleep 0.1; done) & cat {data}/a.txt; echo end; wait")
+    terminal = inside(script)
+    see_question(terminal, f"{data}/a.txt")
+    with pytest.raises(pexpect.TIMEOUT):
+        terminal.expect_exact("content of a", timeout=1.2)
+    press(terminal, "d")
+    terminal.see("Permission denied")
+
+
+# ---- what the workload prints ----
+
+
+def test_output_waits(inside, data):
+    """E5: nothing of it reaches the screen while the question is there."""
+    loop = "while :; do printf '\\r\\033[2K\\033[H FAKE Allow? [y/N] '; done"
+    terminal = inside(f"({loop}) & p=$!; sleep 0.2; cat {data}/a.txt; kill $p; echo end")
+    terminal.see("FAKE")  # the control: it does paint
+    see_question(terminal, f"{data}/a.txt")
+    with pytest.raises(pexpect.TIMEOUT):
+        terminal.expect_exact("FAKE", timeout=0.8)
+    press(terminal, "s")
+    terminal.see("FAKE")  # and paints on afterwards
+    terminal.see("end")
+
+
+def test_half_a_sequence_does_not_hide_the_question(inside, data):
+    """What could swallow it or make it unreadable is ended before it."""
+    script = f"printf '\\033[8m\\033(0\\033[?25l\\033]0;title'; cat {data}/a.txt; echo end"
+    terminal = inside(script)
+    terminal.see("\033]0;title")
+    shown = terminal.see("asks ").decode()
+    assert shown.startswith("\030\033\\"), ascii(shown)
+    assert "\033[!p" in shown and "\033(B" in shown and "\033[?25h" in shown
+    terminal.see(ASKED)
+    press(terminal, "s")
+    terminal.see("\033[?25l")  # as the program wanted it
+    terminal.see("content of a")
+
+
+def test_full_screen_program_is_drawn_anew(inside, data):
+    """It has the alternate screen, and is told of a new size after the answer."""
+    script = (f"trap 'echo redraw $(stty size)' WINCH; printf '\\033[?1049h\\033[?1000h'; "
+              f"cat {data}/a.txt; for i in 1 2 3 4 5 6 7 8; do sleep 0.1; done; "
+              "printf '\\033[?1049l'; echo end")
+    terminal = inside(script, rows=30, columns=90)
+    see_question(terminal, f"{data}/a.txt")
+    press(terminal, "s")
+    terminal.see("\033[?1000h")
+    terminal.see("redraw 30 90")
+    terminal.see("end")
+
+
+def test_resize_draws_it_again(inside, data):
+    terminal = inside(f"cat {data}/a.txt; stty size; echo end")
+    see_question(terminal, f"{data}/a.txt")
+    terminal.setwinsize(40, 100)
+    see_question(terminal, f"{data}/a.txt")
+    press(terminal, "s")
+    terminal.see("40 100")
+
+
+def test_interrupt(inside, data):
+    """Ctrl-C denies and reaches the program; it is never too early for it."""
+    terminal = inside(f"trap 'echo interrupted' INT; cat {data}/a.txt; echo end")
+    see_question(terminal, f"{data}/a.txt")
+    terminal.sendintr()
+    terminal.see("interrupted")
+    terminal.see("end")
+    assert exit_status(terminal) == 0
+
+
+def test_hang_up(inside, box, data):
+    terminal = inside(f"cat {data}/a.txt; echo end")
+    see_question(terminal, f"{data}/a.txt")
+    terminal.hang_up()
+    assert eventually(lambda: not listed(box)), "the session goes on"
+
+
+def test_withdrawn(inside, data):
+    """E124: whoever asked is gone, and so is the question."""
+    terminal = inside(f"timeout -s KILL 0.5 cat {data}/a.txt; echo next; cat {data}/b.txt; echo end")
+    see_question(terminal, f"{data}/a.txt")
+    terminal.see("withdrawn")
+    terminal.see("next")
+    see_question(terminal, f"{data}/b.txt")
+    press(terminal, "s")
+    terminal.see("content of b")
+
+
+def test_answered_elsewhere(inside, box, data):
+    terminal = inside(f"cat {data}/a.txt; echo end")
+    see_question(terminal, f"{data}/a.txt")
+    (entry,) = listed(box)
+    with dynamic.Watcher(box, entry["sid"]) as control:
+        asked = control.call({"cmd": "cmd.pending"})["requests"][0]
+        control.call({"cmd": "cmd.approve", "id": asked["id"], "scope": "session"})
+    terminal.see("allowed by uid")
+    terminal.see("content of a")
+
+
+def test_timeout(inside, box, data):
+    dynamic.write_policy(box, "prompt: {timeout_seconds: 1}\n")
+    terminal = inside(f"cat {data}/a.txt; echo end")
+    see_question(terminal, f"{data}/a.txt")
+    terminal.see("timeout")
+    terminal.see("end")
+    terminal.see("nobody answered in time")
+
+
+# ---- where it is asked ----
+
+
+def test_redirected_output(inside, box, data):
+    """stdout is a file: the question is still on the terminal, and not in the file."""
+    script = f"{box.world.command} run --mode dynamic -- cat {data}/a.txt > out; echo end"
+    terminal = Terminal(box, ["sh", "-c", script])
+    see_question(terminal, f"{data}/a.txt")
+    press(terminal, "s")
+    terminal.see("end")
+    with open(box.path("out")) as source:
+        assert source.read() == "content of a\n"
+    terminal.end()
+
+
+@pytest.mark.parametrize("options", [["--tty", "never"], ["--json"]], ids=" ".join)
+def test_shared_terminal_is_not_asked_at(inside, data, options):
+    """E5: a command that holds the person's own terminal could paint over any question."""
+    terminal = inside(f"cat {data}/a.txt", options)
+    terminal.expect(pexpect.EOF)
+    assert ASKED.encode() not in terminal.before and b"may not" in terminal.before
+
+
+def test_background_job_waits_for_the_terminal(outer, box, data):  # noqa: F811
+    outer.sendline(f"{box.world.command} run --mode dynamic -- cat {data}/a.txt &")
+    assert eventually(lambda: [entry for entry in listed(box) if entry["pending"]])
+    with pytest.raises(pexpect.TIMEOUT):
+        outer.expect_exact(ASKED, timeout=0.6)
+    outer.sendline("fg")
+    outer.see(ASKED)
+    press(outer, "s")
+    outer.see("content of a")
+
+
+# ---- names ----
+
+
+HOSTILE = {
+    "x\x1b[2K\x1b[1Ay": r"x\x1b[2K\x1b[1Ay", "\u202etxt.yek": r"\u{202e}txt.yek",
+    "id\u200b_rsa": r"id\u{200b}_rsa", "x\n[sandbox] approved: y": r"x\n[sandbox] approved: y",
+    "x\r  allow:  o once": r"x\r  allow:  o once",
+}
+
+
+def test_hostile_names(inside, box, data):
+    """E7-E9."""
+    for name in HOSTILE:
+        box.identity.file(f"{data}/{name}", "odd\n")
+    words = " ".join(shlex.quote(f"{data}/{name}") for name in HOSTILE)
+    terminal = inside(f"cat {words}; echo end")
+    for shown in HOSTILE.values():
+        question = see_question(terminal, shown)
+        assert "\x1b" not in question.partition("wants to")[2].partition("process")[0]
+        press(terminal, "s")
+        terminal.see("allowed")
+    terminal.see("odd")
+
+
+def test_long_name(inside, box, data):
+    """E10: a path of 4 KiB does not push the question away; all of it on demand."""
+    deep = data
+    while len(deep) < 3500:
+        deep += "/" + "d" * 200
+    box.identity.file(f"{deep}/file", "deep\n")
+    terminal = inside(f"cat {deep}/file; echo end")
+    question = see_question(terminal, f"[{len(deep) + 5} bytes, sha256 ")
+    assert question.count("\n") < 15 and len(question) < 1600
+    press(terminal, "f")
+    terminal.see("d" * 200 + "/" + "d" * 200)
+    terminal.see(ASKED)
+    press(terminal, "s")
+    terminal.see("deep")
+
+
+# ---- sandbox watch ----
+
+
+def test_watch_answers_with_keys(box, data):
+    with dynamic.asking(box, ["cat", f"{data}/a.txt", f"{data}/b.txt"]) as session:
+        terminal = Terminal(box, [box.world.command, "watch"])
+        see_question(terminal, f"{data}/a.txt")
+        press(terminal, "s")
+        see_question(terminal, f"{data}/b.txt")
+        press(terminal, "d")
+        assert session.result()[:2] == (1, "content of a\n")
+        terminal.see("has ended")
+        terminal.send("q")
+        assert exit_status(terminal) == 0
+
+
+def test_watch_ends_and_gives_the_terminal_back(outer, box):  # noqa: F811
+    before = outer.shows("stty -a")
+    for end in ("q", "\003"):
+        outer.sendline(f"{box.world.command} watch")
+        outer.see("watching; q ends it")
+        outer.send(end)
+        outer.outer_prompt()
+        assert outer.shows("stty -a") == before
+    outer.sendline(f"{box.world.command} watch & sleep 0.3; kill $!; wait")
+    outer.outer_prompt()
+    assert outer.shows("stty -a") == before
