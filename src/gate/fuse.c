@@ -88,8 +88,13 @@ static uint64_t now_ns(void) {
 /* Folders and links must show enough to be walked. Of anything else only the kind is told: a caller
  * may ask the kernel for what it remembers (AT_STATX_DONT_SYNC) without asking us. */
 static struct stat harmless(const struct stat *status) {
-  struct stat shown = {
-      .st_ino = status->st_ino, .st_mode = status->st_mode & S_IFMT, .st_nlink = 1};
+  /* The owner must be one whom the session's user namespace knows: else the kernel refuses every
+   * write by itself, and nobody is asked or told. */
+  struct stat shown = {.st_ino = status->st_ino,
+                       .st_mode = status->st_mode & S_IFMT,
+                       .st_nlink = 1,
+                       .st_uid = geteuid(),
+                       .st_gid = getegid()};
   if (!S_ISDIR(status->st_mode) && !S_ISLNK(status->st_mode))
     return shown;
   shown.st_mode = status->st_mode;
