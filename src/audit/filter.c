@@ -172,7 +172,8 @@ static void describe_decision(struct text *text, const json_t *line) {
   append_pair(text, line, "path", " ");
   append_pair(text, line, "host", " ");
   append_pair(text, line, "port", ":");
-  append_pair(text, line, "tree", ", all of ");
+  if (strcmp(audit_text(line, "tree"), audit_text(line, "path")) != 0)
+    append_pair(text, line, "tree", ", all of ");
   append_pair(text, line, "exe", " to ");
   append_pair(text, line, "scope", ", ");
   append_pair(text, line, "by", ", by ");

@@ -69,7 +69,7 @@ extern const struct verb command_verb;
 extern const struct verb run_verb, exec_verb, attach_verb, ps_verb, stats_verb, kill_verb;
 extern const struct verb watch_verb, approve_verb, deny_verb;
 extern const struct verb diff_verb, apply_verb, discard_verb, report_verb;
-extern const struct verb audit_verb, decide_verb;
+extern const struct verb audit_verb, decide_verb, learn_verb;
 extern const struct verb wrap_verb, backends_verb, landlock_verb;
 extern const struct verb policy_verb, doctor_verb, help_verb, complete_verb, manual_verb;
 

@@ -4,10 +4,11 @@
 #include "cli/parse.h"
 
 const struct verb *const verbs[] = {
-    &run_verb,    &exec_verb,    &attach_verb,   &ps_verb,       &stats_verb,  &kill_verb,
-    &watch_verb,  &approve_verb, &deny_verb,     &diff_verb,     &apply_verb,  &discard_verb,
-    &report_verb, &wrap_verb,    &backends_verb, &policy_verb,   &audit_verb,  &decide_verb,
-    &doctor_verb, &help_verb,    &complete_verb, &landlock_verb, &manual_verb, NULL,
+    &run_verb,    &exec_verb,     &attach_verb,   &ps_verb,     &stats_verb,
+    &kill_verb,   &watch_verb,    &approve_verb,  &deny_verb,   &diff_verb,
+    &apply_verb,  &discard_verb,  &report_verb,   &wrap_verb,   &backends_verb,
+    &policy_verb, &audit_verb,    &learn_verb,    &decide_verb, &doctor_verb,
+    &help_verb,   &complete_verb, &landlock_verb, &manual_verb, NULL,
 };
 
 static const struct option_spec command_options[] = {

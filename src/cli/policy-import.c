@@ -233,7 +233,7 @@ int policy_merge_text(const struct policy_context *context, const struct policy_
     return -1;
   policy_to_lines(policy, target.store, &after);
   policy_differ(&before, &after, &difference);
-  int result = print_difference(&difference, merge->json);
+  int result = merge->quiet ? 0 : print_difference(&difference, merge->json);
   if (result != 0 || merge->dry_run || difference.added.count + difference.removed.count == 0)
     return result;
   _cleanup_free_ char *comment = comment_of(&target, merge->comment);

@@ -42,6 +42,7 @@ struct policy_merge {
   const char *source, *text;
   size_t length;
   bool project, dry_run, json;
+  bool quiet;          /* what changes has been shown already */
   const char *comment; /* "imported from x", for a file that is made anew */
 };
 int policy_merge_text(const struct policy_context *context, const struct policy_merge *merge,

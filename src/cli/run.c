@@ -168,6 +168,10 @@ static int load_policy(struct run *run, struct sb_error *error) {
         run_apply_limit_flag(run->policy, given, error) < 0)
       return -1;
   }
+  if (run->invocation->verb == &learn_verb) {
+    run->policy->mode = MODE_DYNAMIC;
+    set_scalar(run->policy, "mode");
+  }
   if (run->policy->mode == MODE_DYNAMIC)
     policy_add_base(run->policy, &run->host.policy);
   return 0;
@@ -465,6 +469,7 @@ static int run_session(struct run *run, struct session_result *ret_result, struc
       .policy = run->policy->mode == MODE_DYNAMIC ? run->policy : NULL,
       .limits = &run->limits,
       .best_effort_limits = run->policy->require == REQUIRE_PREFERRED,
+      .learns = run->invocation->verb == &learn_verb,
       .supervised = invocation_has(run->invocation, RUN_SUPERVISED),
       .idle = invocation_has(run->invocation, RUN_DETACH),
       .capture =

@@ -288,6 +288,21 @@ static bool has_answering_supervisor(const struct decisions *decisions) {
   return false;
 }
 
+/* Reads are allowed without a question, but for secrets. A listed folder only this once: what is
+ * read in it is to be recorded, too. */
+static struct outcome learn(const struct access_request *request, const char *secret) {
+  bool read = request->subject == SUBJECT_FILE && request->want != WANT_WRITE &&
+              request->want != WANT_CONNECT;
+  if (!read || secret)
+    return denied(DENIAL_NOBODY, "learn");
+  return (struct outcome){
+      .answer = ANSWER_ALLOW,
+      .scope = request->folder ? SCOPE_ONCE : SCOPE_SESSION,
+      .tree = request->path,
+      .by = "learn",
+  };
+}
+
 /* Why nobody is asked, as a denial; PENDING if somebody is. */
 static struct outcome refuse_question(struct decisions *decisions) {
   if (decisions->deny_rest)
@@ -333,7 +348,9 @@ uint64_t decisions_ask(struct decisions *decisions, const struct access_request 
   struct question *question = NULL;
   if (outcome.answer == ANSWER_PENDING) {
     question = find_same(decisions, request);
-    if (!question)
+    if (decisions->config.learns)
+      outcome = learn(request, secret);
+    else if (!question)
       outcome = refuse_question(decisions);
   }
   if (outcome.answer != ANSWER_PENDING) {

@@ -59,7 +59,8 @@ struct decisions_config {
   struct policy *policy;                /* outlives the decisions; resolved when first needed */
   const struct policy_context *context; /* outlives them, too */
   const char *session_id;
-  bool waits; /* questions wait for their time even if nobody is there to answer */
+  bool learns; /* nobody is asked: reads are allowed and recorded, the rest is denied */
+  bool waits;  /* questions wait for their time even if nobody is there to answer */
   struct decision_services services;
 };
 

@@ -53,7 +53,8 @@ struct session_request {
   const char *session_id;
   const char *mode;
   struct policy *policy; /* decides about what the plan leaves open; NULL: nothing is asked */
-  bool supervised;             /* questions wait for a supervisor even while there is none */
+  bool learns;           /* reads are recorded, not asked about */
+  bool supervised;       /* questions wait for a supervisor even while there is none */
   const struct limit_set *limits;
   bool best_effort_limits;    /* require: preferred */
   bool idle;                  /* no workload: wait for `exec` until ended */

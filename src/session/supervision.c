@@ -47,6 +47,7 @@ int supervision_start(struct monitor *monitor, struct sb_error *error) {
       .policy = request->policy,
       .context = &request->host->policy,
       .session_id = request->session_id,
+      .learns = request->learns,
       .waits = request->supervised,
       .services = {.record = record,
                    .store = store,

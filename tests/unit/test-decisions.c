@@ -113,6 +113,8 @@ static void on_answer(void *context, uint64_t ticket, const struct answered *ans
   ground->records_when_answered = json_array_size(ground->records);
 }
 
+static bool learning; /* for the next ground */
+
 static struct ground *lay(const char *yaml, bool waits) {
   struct ground *ground = xcalloc(1, sizeof *ground);
   _cleanup_error_ struct sb_error error = {0};
@@ -135,6 +137,7 @@ static struct ground *lay(const char *yaml, bool waits) {
       .context = &place,
       .session_id = "abcdefgh",
       .waits = waits,
+      .learns = learning,
       .services = {record, store, unstore, take_away, notice, clock_now, ground},
   };
   ground->decisions = decisions_new(&config);
@@ -788,7 +791,55 @@ static void test_denials_are_listed(void **state) {
   json_decref(list);
 }
 
+/* ---- learning ---- */
+
+static void test_learning_asks_nobody(void **state) {
+  (void)state;
+  learning = true;
+  _ground_ struct ground *ground =
+      lay_with_person("version: 1\nfilesystem: {ask_writes: true, hide: [/srv/x]}\n");
+  learning = false;
+  static const struct {
+    const char *path;
+    enum want want;
+    bool folder;
+    enum answer answer;
+    enum grant_scope scope;
+  } cases[] = {
+      {"/opt/sdk/a", WANT_READ, false, ANSWER_ALLOW, SCOPE_SESSION},
+      {"/opt/sdk/a", WANT_STAT, false, ANSWER_ALLOW, SCOPE_SESSION},
+      {"/opt/sdk", WANT_LIST, true, ANSWER_ALLOW, SCOPE_ONCE},
+      {"/opt/sdk/tool", WANT_EXECUTE, false, ANSWER_ALLOW, SCOPE_SESSION},
+      {"/opt/sdk/a", WANT_WRITE, false, ANSWER_DENY, 0},
+      {"/opt/sdk/socket", WANT_CONNECT, false, ANSWER_DENY, 0},
+      {"/home/ann/.ssh/id_rsa", WANT_READ, false, ANSWER_HIDE, 0},
+      {"/srv/x/y", WANT_READ, false, ANSWER_HIDE, 0},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    struct access_request request = file(cases[i].path, cases[i].want);
+    struct answered answer;
+    uint64_t ticket;
+    request.folder = cases[i].folder;
+    assert_int_equal(ask_for(ground, &request, &ticket, &answer), cases[i].answer);
+    if (cases[i].answer == ANSWER_ALLOW) {
+      assert_int_equal(answer.scope, cases[i].scope);
+      assert_false(answer.writable);
+    }
+  }
+  assert_int_equal(ground->asked_count, 0);
+  assert_int_equal(json_array_size(ground->records), sizeof cases / sizeof cases[0]);
+  const json_t *first = json_array_get(ground->records, 0);
+  assert_string_equal(json_string_value(json_object_get(first, "by")), "learn");
+  /* Secrets that policy would ask about are no exception. */
+  ground->policy->ask_secrets = true;
+  struct access_request secret = file("/home/ann/.ssh/id_rsa", WANT_READ);
+  struct answered answer;
+  uint64_t ticket;
+  assert_int_equal(ask_for(ground, &secret, &ticket, &answer), ANSWER_DENY);
+}
+
 static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(test_learning_asks_nobody),
     cmocka_unit_test(test_policy_comes_first),
     cmocka_unit_test(test_explicit_deny_never_asks),
     cmocka_unit_test(test_writes),

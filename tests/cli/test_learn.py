@@ -1,0 +1,133 @@
+"""sandbox learn: what is recorded, what is proposed, what stays denied, and that the proposal is
+enough."""
+
+import os
+import shutil
+
+import pytest
+
+from sessions import sandbox
+
+
+class Ground:
+    """Files outside of the project that no rule covers, some of them secret."""
+
+    def __init__(self, box):
+        self.box = box
+        self.root = os.path.join(box.world.base, "learn-" + box.identity.name)
+        for name in ("sdk/a", "sdk/b", "sdk/c", "sdk/deep/d", "other/one", "other/two"):
+            box.identity.file(os.path.join(self.root, name), f"content of {name}\n")
+        self.mine = box.home(".config/sandbox/policy.yaml")
+
+    def path(self, name):
+        return os.path.join(self.root, name)
+
+    def learn(self, *words, **more):
+        return sandbox(self.box, "learn", *words, **more)
+
+    def dynamic(self, *argv):
+        return sandbox(self.box, "run", "--mode", "dynamic", "--", *argv)
+
+
+def proposed(stderr):
+    return [line.split("#")[0].strip(" -") for line in stderr.splitlines() if line.startswith("    - ")]
+
+
+@pytest.fixture
+def ground(box):
+    made = Ground(box)
+    probe = made.dynamic("true")
+    if probe.exit == 125 and "fuse" in probe.stderr.lower():
+        pytest.skip(f"no dynamic mode here: {probe.stderr}")
+    yield made
+    shutil.rmtree(made.root)
+
+
+def test_reads_are_recorded_and_generalised(ground):
+    words = [ground.path(name) for name in ("sdk/a", "sdk/b", "sdk/c", "other/one")]
+    result = ground.learn("--", "cat", *words)
+    assert result.exit == 0 and result.stdout.count("content of") == 4, result
+    assert proposed(result.stderr) == [ground.path("other/one"), ground.path("sdk")], result
+    assert not os.path.exists(ground.mine)
+
+
+def test_the_proposal_is_enough(ground):
+    """What was learned runs without a question, and nothing else does."""
+    words = [ground.path(name) for name in ("sdk/a", "sdk/b", "sdk/c", "other/one")]
+    before = ground.dynamic("cat", *words)
+    assert before.stdout == "", "the control: nothing of it is allowed before"
+    result = ground.learn("--write", "--", "cat", *words)
+    assert result.exit == 0 and "written:" in result.stderr, result
+    assert result.stderr.index("version: 1") < result.stderr.index("written:"), "shown, then stored"
+    after = ground.dynamic("cat", *words, ground.path("sdk/deep/d"))
+    assert after.stdout.count("content of") == 5, after
+    assert "content" not in ground.dynamic("cat", ground.path("other/two")).stdout
+
+
+def test_secrets_stay_hidden(ground):
+    secrets = [ground.box.home(".ssh/id_rsa"), ground.box.home(".aws/credentials")]
+    assert ground.box.canary in ground.box.plain(["cat", *secrets]).stdout, "the control"
+    result = ground.learn("--", "cat", *secrets)
+    assert result.exit == 1 and ground.box.canary not in result.stdout, result
+    assert proposed(result.stderr) == []
+
+
+def test_writes_outside_stay_refused(ground):
+    target = ground.path("sdk/made")
+    result = ground.learn("--", "sh", "-c", f"echo x > {target}; echo y > inside; cat inside")
+    assert result.stdout == "y\n" and not os.path.exists(target), result
+    assert f"{target}: a write" in result.stderr, result
+    assert proposed(result.stderr) == []
+
+
+def test_a_home_folder_is_never_proposed(ground):
+    names = ["one", "two", "three", "four"]
+    for name in names:
+        ground.box.identity.file(ground.box.home(name), name)
+    home = ground.box.home()
+    result = ground.learn("--", "sh", "-c", f"ls {home} >/dev/null; cd {home}; cat {' '.join(names)}")
+    assert result.stdout == "".join(names), result
+    assert f"{home}: listed, but too much" in result.stderr, result
+    assert set(proposed(result.stderr)) >= {f'"~/{name}"' for name in names}, result
+    assert '"~"' not in result.stderr and f"- {home} " not in result.stderr
+
+
+def test_output_and_exit_code(ground):
+    target = ground.box.path("proposal.yaml")
+    result = ground.learn("--output", target, "--", "sh", "-c", f"cat {ground.path('sdk/a')}; exit 3")
+    assert result.exit == 3 and result.stdout == "content of sdk/a\n", result
+    assert "version: 1" not in result.stderr
+    checked = sandbox(ground.box, "policy", "check", target)
+    assert checked.exit == 0, checked
+    with open(target) as source:
+        assert ground.path("sdk/a") in source.read()
+
+
+def test_write_to_the_project(ground):
+    policy = ground.box.path(".sandbox/policy.yaml")
+    result = ground.learn("--write", "--project", "--", "cat", ground.path("sdk/a"))
+    assert result.exit == 0 and "sandbox policy trust" in result.stderr, result
+    with open(policy) as source:
+        assert ground.path("sdk/a") in source.read()
+
+
+def test_hostile_names_are_only_names(ground):
+    name = ground.path("x\n    - /\n#\033[2J")
+    ground.box.identity.file(name, "content")
+    result = ground.learn("--write", "--", "cat", name)
+    assert result.stdout == "content" and "\033" not in result.stderr, result
+    rules = sandbox(ground.box, "policy", "diff", "built-in", "user").stdout.splitlines()
+    assert len(rules) == 1 and rules[0].startswith("+ filesystem.read: "), rules
+    assert ground.dynamic("cat", name).stdout == "content"
+
+
+@pytest.mark.parametrize("words, said", [
+    ([], "learn needs a command"), (["--project", "--", "true"], "add --write"),
+])
+def test_bad_words(ground, words, said):
+    result = ground.learn(*words)
+    assert result.exit == 125 and said in result.stderr, result
+
+
+def test_a_command_that_does_not_exist(ground):
+    assert ground.learn("--", "no-such-command").exit == 127
