@@ -84,8 +84,9 @@ int registry_publish(struct registration *registration, struct sb_error *error) 
   return 0;
 }
 
+/* The state last: a folder without it has nothing in it. */
 static void remove_folder(const char *folder) {
-  static const char *const names[] = {"state.json", "control.sock"};
+  static const char *const names[] = {"control.sock", "state.json"};
   for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
     _cleanup_free_ char *path = path_join(folder, names[i]);
     unlink(path);
@@ -103,12 +104,16 @@ void registry_remove(struct registration *registration) {
   *registration = REGISTRATION_NONE;
 }
 
+enum life { ALIVE, DEAD, UNBORN };
+
 /* The kernel releases the lock, however the monitor ended. A folder without a state is empty: its
- * maker died, or will make it once more. */
-static bool is_dead(const char *folder) {
+ * maker died, or is about to link the state into it. */
+static enum life life_of(const char *folder) {
   _cleanup_free_ char *path = path_join(folder, "state.json");
   _cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC);
-  return fd < 0 ? errno == ENOENT : flock(fd, LOCK_SH | LOCK_NB) == 0;
+  if (fd < 0)
+    return errno == ENOENT ? UNBORN : ALIVE;
+  return flock(fd, LOCK_SH | LOCK_NB) == 0 ? DEAD : ALIVE;
 }
 
 static json_t *load_state(const char *folder) {
@@ -145,12 +150,9 @@ static int by_start(const void *left, const void *right) {
 
 /* Its audit log ends here, however the monitor ended. */
 static void bury(const struct host_context *host, const char *name, const char *folder) {
-  _cleanup_free_ char *state = path_join(folder, "state.json"), *home = NULL;
   _cleanup_error_ struct sb_error error = {0};
-  if (access(state, F_OK) == 0) {
-    home = events_home(host);
-    (void)audit_seal(home, name + (name[0] == '.'), &error);
-  }
+  _cleanup_free_ char *home = events_home(host);
+  (void)audit_seal(home, name + (name[0] == '.'), &error);
   remove_folder(folder);
 }
 
@@ -163,10 +165,12 @@ static void look_at_all(const struct host_context *host, struct registry *regist
     if (!is_id(entry))
       continue;
     char *path = path_join(host->runtime_folder, entry->d_name);
-    bool dead = is_dead(path);
-    if (dead)
+    enum life life = life_of(path);
+    if (life == DEAD)
       bury(host, entry->d_name, path);
-    if (!dead && registry)
+    else if (life == UNBORN)
+      rmdir(path); /* if it is still empty: nothing that came meanwhile may be touched */
+    if (life == ALIVE && registry)
       add_entry(registry, entry->d_name, path);
     else
       free(path);
