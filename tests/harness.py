@@ -532,10 +532,18 @@ class LeakCheck:
                      if path not in self.mounts]
         problems += [f"placeholder left in the project: {name}"
                      for name in sorted(self._protected_names() - self.names)]
-        problems += [f"left in /tmp: {path}" for path in self._temporary_folders() - self.temporary]
+        problems += [f"left in /tmp: {path}" for path in self._left_temporary(wait)]
         problems += self._files(self.box.identity.runtime, self.RUNTIME_ALLOWED)
         problems += self._files(self.box.identity.state, self.STATE_ALLOWED)
         return problems
+
+    def _left_temporary(self, wait):
+        """What another test of root's has there is gone soon."""
+        left, end = self._temporary_folders() - self.temporary, time.monotonic() + wait
+        while left and time.monotonic() < end:
+            time.sleep(0.05)
+            left &= self._temporary_folders()
+        return left
 
     def _processes(self, wait):
         end = time.monotonic() + wait

@@ -69,6 +69,7 @@ struct search {
   pid_t found; /* the process with the smallest pid above 1 in a deeper namespace */
   int found_inside;
   int signal;
+  pid_t spared;
 };
 
 static void find_first(pid_t pid, int inside, int namespaces, void *context) {
@@ -81,21 +82,45 @@ static void find_first(pid_t pid, int inside, int namespaces, void *context) {
   }
 }
 
+/* firejail runs a command as `SHELL -c -- 'words'`, and most shells wait for it. */
+static bool is_shell_between(pid_t pid) {
+  char path[64];
+  _cleanup_free_ char *words = NULL;
+  size_t length;
+  snprintf(path, sizeof path, "/proc/%d/cmdline", (int)pid);
+  if (file_read_at(AT_FDCWD, path, LISTING_LIMIT, &words, &length) < 0)
+    return false;
+  const char *second = words + strlen(words) + 1, *third = second + strlen("-c") + 1;
+  return length > strlen(words) + 8 && strcmp(second, "-c") == 0 && strcmp(third, "--") == 0;
+}
+
+static pid_t first_process(pid_t tool, struct search *search) {
+  pid_inside(tool, &search->own);
+  walk(tool, 0, find_first, search);
+  return search->found;
+}
+
 pid_t processes_first_inside(pid_t tool) {
   struct search search = {0};
-  pid_inside(tool, &search.own);
-  walk(tool, 0, find_first, &search);
-  return search.found ? search.found : tool;
+  pid_t first = first_process(tool, &search);
+  if (first && is_shell_between(first)) {
+    struct search below = {.own = search.own};
+    walk(first, 0, find_first, &below);
+    first = below.found ? below.found : first;
+  }
+  return first ? first : tool;
 }
 
 static void signal_if_inside(pid_t pid, int inside, int namespaces, void *context) {
   const struct search *search = context;
-  if (namespaces > search->own && inside > 1)
+  if (namespaces > search->own && inside > 1 && pid != search->spared)
     kill(pid, search->signal);
 }
 
 void processes_signal_inside(pid_t tool, int signal) {
   struct search search = {.signal = signal};
-  pid_inside(tool, &search.own);
+  pid_t first = first_process(tool, &search);
+  if (first && is_shell_between(first))
+    search.spared = first;
   walk(tool, 0, signal_if_inside, &search);
 }

@@ -12,7 +12,13 @@
 #include "core/suggest.h"
 
 const struct backend *const backends[] = {
-    &native_backend, &landlock_backend, &bwrap_backend, &seatbelt_backend, NULL,
+    &native_backend,   /* this program */
+    &landlock_backend, /* this program, without namespaces */
+    &bwrap_backend,    /* other programs, with the host's files */
+    &firejail_backend, /* the same, setuid */
+    &nsjail_backend,   /* the same; not in Debian */
+    &seatbelt_backend, /* macOS */
+    NULL,
 };
 
 static size_t collect_names(const char *names[], size_t capacity) {

@@ -3,4 +3,5 @@
 
 #include "backend/backend.h"
 
-extern const struct backend bwrap_backend, landlock_backend, seatbelt_backend;
+extern const struct backend bwrap_backend, firejail_backend, landlock_backend, nsjail_backend;
+extern const struct backend seatbelt_backend;

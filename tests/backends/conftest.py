@@ -15,7 +15,7 @@ from engines import ENGINES, described  # noqa: E402
 def pytest_configure(config):
     config.addinivalue_line("markers", "needs(feature...): of the matrix of `sandbox backends`")
     config.addinivalue_line("markers", "host: only where the host's files are inside")
-    config.addinivalue_line("markers", "foreign: not on the native engine, which has it elsewhere")
+    config.addinivalue_line("markers", "once: only on bwrap: the runner is the same for all")
     config.addinivalue_line("markers", "essential: also on back ends that take seconds to start")
 
 
@@ -61,9 +61,8 @@ def prepared(world):
 
 def pytest_generate_tests(metafunc):
     if "ready" in metafunc.fixturenames:
-        foreign = metafunc.definition.get_closest_marker("foreign")
-        metafunc.parametrize("ready", [name for name in sorted(ENGINES)
-                                       if not (foreign and name == "native")], indirect=True)
+        once = metafunc.definition.get_closest_marker("once")
+        metafunc.parametrize("ready", ["bwrap"] if once else sorted(ENGINES), indirect=True)
 
 
 @pytest.fixture

@@ -45,4 +45,5 @@ ENGINES = {engine.name: engine for engine in (
     Engine("native", accepts=False),
     Engine("bwrap"),
     Engine("landlock"),
+    Engine("firejail"),
 )}

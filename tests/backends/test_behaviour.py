@@ -68,12 +68,13 @@ def test_the_project_is_writable(box):
 
 @pytest.mark.host
 @pytest.mark.needs("hide")
-@pytest.mark.parametrize("name", [".ssh/id_rsa", ".aws/credentials", ".netrc", ".bash_history"])
-def test_secrets_of_the_home_folder_are_hidden(box, name):
-    path = box.home(name)
-    assert box.canary in box.plain(["cat", path]).stdout, "control"
-    result = box.run(["cat", path])
-    assert result.exit != 0 and box.canary not in result.stdout, result
+def test_secrets_of_the_home_folder_are_hidden(box):
+    """Refused, or empty; box.run looks for the canary in all that comes out."""
+    names = [".ssh/id_rsa", ".aws/credentials", ".netrc", ".bash_history", ".config/gh/hosts.yml"]
+    paths = [box.home(name) for name in names]
+    assert box.plain(["cat", *paths]).stdout.count(box.canary) == len(paths), "control"
+    assert box.run(["cat", *paths]).stdout == ""
+    assert box.run(sh("cd ~/.ssh && cat *; ls ~/.ssh")).stdout == ""
 
 
 @pytest.mark.host
@@ -88,11 +89,11 @@ def test_the_rest_of_the_home_folder_is_readable_and_not_writable(box):
 
 
 @pytest.mark.needs("hide-in-writable")
-@pytest.mark.parametrize("name", [".env", "sub/.env"])
-def test_secrets_of_the_project_are_hidden(box, name):
-    assert box.canary in box.plain(["cat", name]).stdout, "control"
-    result = box.run(["cat", name])
-    assert result.exit != 0 and box.canary not in result.stdout, result
+def test_secrets_of_the_project_are_hidden(box):
+    names = [".env", "sub/.env"]
+    assert box.plain(["cat", *names]).stdout.count(box.canary) == len(names), "control"
+    assert box.run(["cat", *names]).stdout == ""
+    assert box.run(sh("mv .env moved; mv sub moved; cat moved moved/.env")).stdout == ""
 
 
 @pytest.mark.host
@@ -103,20 +104,25 @@ def test_the_system_is_not_writable(box):
 
 
 @pytest.mark.needs("protect")
-@pytest.mark.parametrize("name", [".git/hooks/pre-commit", ".git/config", ".mcp.json"])
-def test_protected_names_stay(box, name):
-    with open(box.path(name)) as before:
-        content = before.read()
-    assert box.plain(["test", "-w", name]).exit == 0, "control"
-    box.run(sh(f"echo evil >> {name}; rm -f {name}; mv {name} gone; mv .git git; echo evil > {name}"))
-    with open(box.path(name)) as after:
-        assert after.read() == content
+def test_protected_names_stay(box):
+    names = [".git/hooks/pre-commit", ".git/config", ".mcp.json"]
+
+    def contents():
+        return [open(box.path(name)).read() for name in names]
+
+    before = contents()
+    for name in names:
+        assert box.plain(["test", "-w", name]).exit == 0, "control"
+    box.run(sh("mv .git git; " + "; ".join(
+        f"echo evil >> {name}; rm -f {name}; mv {name} gone; echo evil > {name}" for name in names)))
+    assert contents() == before
 
 
 @pytest.mark.needs("reserve")
 def test_protected_names_cannot_be_created(box):
-    for name in (".cursor/mcp.json", ".git/hooks/post-checkout"):
-        box.run(sh(f"mkdir -p {os.path.dirname(name)}; echo evil > {name}"))
+    names = (".cursor/mcp.json", ".git/hooks/post-checkout")
+    box.run(sh("; ".join(f"mkdir -p {os.path.dirname(name)}; echo evil > {name}" for name in names)))
+    for name in names:
         assert not os.path.exists(box.path(name)), name
 
 
@@ -172,6 +178,7 @@ def test_no_network(box):
     connect = ["bash", "-c", f"exec 3<>/dev/tcp/127.0.0.1/{port} && echo connected"]
     try:
         assert box.plain(connect).stdout == "connected\n", "control"
+        wait_for(lambda: came, "the control's connection")
         before = len(came)
         argv = connect if box.ready.engine.sees_host else sh(f"nc -w 2 127.0.0.1 {port} </dev/null")
         result = box.run(argv)
@@ -203,7 +210,7 @@ def test_odd_words_arrive_as_they_are(box):
 
 
 @pytest.mark.host
-@pytest.mark.parametrize("name", ["with space", "ümlaut", "quote'd", "tab\tbed", "a=b", "x,y", "é{1}"])
+@pytest.mark.parametrize("name", ["with space", "quote'd", "ü\ttab", "a=b,{c}"])
 def test_odd_names_of_projects(box, name):
     folder = box.home(name)
     box.identity.file(os.path.join(folder, "file"), "there\n")
@@ -265,7 +272,7 @@ def test_time_limit(box):
     assert result.exit == 124 and result.stdout == "start\nasked\n", result
 
 
-@pytest.mark.foreign
+@pytest.mark.once
 def test_time_limit_of_a_command_that_ignores_it(box):
     result = box.run(sh("trap '' TERM; while :; do sleep 0.05; done"), options=["--timeout", "1"])
     assert result.exit == 124, result

@@ -173,3 +173,75 @@ def test_the_documented_back_ends_are_those_of_the_table(plain_box):
         lacks = re.search(r"^Lacks: (.*)\.$", sections[entry["name"]], re.M).group(1)
         missing = {name for name, value in entry["features"].items() if value == "no"}
         assert set(re.findall(r"`([a-z-]+)`", lacks)) == missing, entry["name"]
+
+
+# ---- arguments that are generated, not run ----
+
+# Of nsjail.1, each with the number of its arguments; nothing else may be used.
+NSJAIL_OPTIONS = {
+    "--mode": 1, "--quiet": 0, "--chroot": 1, "--hostname": 1, "--cwd": 1, "--time_limit": 1,
+    "--rlimit_as": 1, "--rlimit_core": 1, "--rlimit_cpu": 1, "--rlimit_fsize": 1,
+    "--rlimit_nofile": 1, "--rlimit_nproc": 1, "--rlimit_stack": 1, "--disable_clone_newnet": 0,
+    "--skip_setsid": 0, "--env": 1, "--mount": 1, "--bindmount": 1, "--bindmount_ro": 1,
+    "--exec_file": 1,
+}
+
+
+def nsjail_words(box, *options, command=("true",)):
+    printed = sandbox(box, "wrap", "--static", "--json", "--weaken", "--backend", "nsjail", *options,
+                      "--", *command)
+    assert printed.exit == 0, printed
+    words = json.loads(printed.stdout)["argv"][1:]
+    found = []
+    while words[0] != "--":
+        count = NSJAIL_OPTIONS[words[0]]
+        found.append((words[0], *words[1:1 + count]))
+        words = words[1 + count:]
+    assert words[1:] == list(command)
+    return found
+
+
+def test_nsjail_arguments_are_those_of_its_manual(plain_box):
+    found = nsjail_words(plain_box)
+    assert ("--chroot", "/") in found and ("--time_limit", "0") in found
+    assert ("--bindmount", plain_box.project) in found
+    assert ("--bindmount_ro", plain_box.path(".git/config")) in found
+    assert ("--bindmount_ro", "/dev/null:" + plain_box.path(".env")) in found
+    assert ("--mount", f"none:{plain_box.home('.ssh')}:tmpfs:mode=0") in found
+    assert ("--cwd", plain_box.project) in found
+    assert not any(word[0] == "--disable_clone_newnet" for word in found)
+    # A read-only root first, then what is writable in it, then what is protected in that.
+    order = [found.index(row) for row in (("--chroot", "/"), ("--bindmount", plain_box.project),
+                                          ("--bindmount_ro", plain_box.path(".git/config")))]
+    assert order == sorted(order)
+
+
+def test_nsjail_refuses_names_that_it_would_read_otherwise(plain_box):
+    plain_box.identity.folder(plain_box.home("a:b"))
+    result = sandbox(plain_box, "wrap", "--static", "--weaken", "--backend", "nsjail", "--rw",
+                     plain_box.home("a:b"), "--", "true")
+    assert result.exit == 125 and "a:b" in result.stderr and "fix:" in result.stderr, result
+
+
+def test_nsjail_is_not_installed(plain_box):
+    result = sandbox(plain_box, "run", "--static", "--backend", "nsjail", "--", "true",
+                     env={"PATH": "/usr/bin:/bin"})
+    assert result.exit == 125 and "nsjail is not installed" in result.stderr, result
+
+
+def test_firejail_refuses_names_that_it_would_read_otherwise(plain_box):
+    plain_box.identity.folder(plain_box.home("a,b"))
+    result = sandbox(plain_box, "wrap", "--static", "--weaken", "--backend", "firejail", "--rw",
+                     plain_box.home("a,b"), "--", "true")
+    assert result.exit == 125 and "a,b" in result.stderr and "fix:" in result.stderr, result
+
+
+def test_landlock_words_run(plain_box):
+    plain_box.identity.folder(plain_box.home("temporary"), 0o700)
+    env = {"TMPDIR": plain_box.home("temporary")}
+    printed = sandbox(plain_box, "wrap", "--static", "--weaken", "--backend", "landlock", "--", "sh",
+                      "-c", "cat ~/.ssh/id_rsa; echo x > $TMPDIR/x && cp $TMPDIR/x made; exit 9",
+                      env=env)
+    result = plain_box.plain(["bash", "-c", printed.stdout], env=env)
+    assert result.exit == 9 and plain_box.canary not in result.stdout, result
+    assert os.path.exists(plain_box.path("made"))

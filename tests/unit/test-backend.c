@@ -98,6 +98,40 @@ static void test_needs_of_a_plan(void **state) {
                        FEATURE(PROTECT_LINKS) | FEATURE(READONLY_IN_WRITABLE) | FEATURE(RESERVE));
 }
 
+/* What the native engine's compiler refuses and what its row of the table says must agree. */
+static void test_native_features_are_true(void **state) {
+  (void)state;
+  _cleanup_host_ struct host_context host = {0};
+  _cleanup_error_ struct sb_error error = {0};
+  assert_int_equal(host_context_load(&host, &error), 0);
+  static const uint64_t rows[] = {
+      FEATURE(ASK),          FEATURE(NETWORK_FILTERED), FEATURE(NETWORK_FULL),    FEATURE(PUBLISH),
+      FEATURE(UNIX_SOCKETS), FEATURE(CONTAINERS),       FEATURE(VIRTUAL_MACHINES)};
+  for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+    _cleanup_policy_ struct policy *policy = policy_new(&host.policy);
+    policy->mode = rows[i] == FEATURE(ASK) ? MODE_DYNAMIC : MODE_STATIC;
+    policy->network.mode = rows[i] == FEATURE(NETWORK_FILTERED) ? NETWORK_FILTERED
+                           : rows[i] == FEATURE(NETWORK_FULL)   ? NETWORK_FULL
+                                                                : NETWORK_NONE;
+    if (rows[i] == FEATURE(PUBLISH))
+      strv_add(&policy->network.publish, "8080:80");
+    if (rows[i] == FEATURE(UNIX_SOCKETS))
+      strv_add(&policy->network.unix_sockets, "/run/x");
+    policy->containers = rows[i] == FEATURE(CONTAINERS);
+    policy->vm.enabled = rows[i] == FEATURE(VIRTUAL_MACHINES);
+    struct limit_set none = {0};
+    assert_int_equal(backend_policy_features(policy, &none) & rows[i], rows[i]);
+    char *command[] = {"true", NULL};
+    struct plan_request request = {
+        .host = &host, .policy = policy, .session_id = "test", .command = command};
+    _cleanup_plan_ struct plan plan = {0};
+    int result = plan_begin(&request, &plan, &error);
+    if ((result == 0) != ((native_backend.features & rows[i]) != 0))
+      fail_msg("row %zu: the plan says %d, src/backend/native.c says otherwise", i, result);
+    sb_error_clear(&error);
+  }
+}
+
 /* Every shell and JSON reader must get the same bytes back. */
 static void test_words_for_a_shell(void **state) {
   (void)state;
@@ -410,6 +444,7 @@ int main(void) {
     cmocka_unit_test(test_versions),
     cmocka_unit_test(test_needs_of_a_policy),
     cmocka_unit_test(test_needs_of_a_plan),
+    cmocka_unit_test(test_native_features_are_true),
     cmocka_unit_test(test_words_for_a_shell),
     cmocka_unit_test(test_rights_by_abi),
 #if defined(__x86_64__)
