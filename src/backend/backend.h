@@ -94,6 +94,7 @@ struct backend_request {
   bool only_words;     /* nothing will be run: the words must do without files of ours */
   bool weaken;         /* what cannot be enforced has been accepted: leave it out */
   /* For running only. */
+  int lifeline; /* the run ends when its other end is closed; 0: none */
   enum terminal_mode terminal;
   bool capture;
   size_t capture_limit;

@@ -356,6 +356,7 @@ enum {
   WATCH_CHANNEL,
   WATCH_SIGNALS,
   WATCH_STATUS,
+  WATCH_LIFELINE,
   WATCH_TERMINAL,
   WATCH_CAPTURE = WATCH_TERMINAL + TERMINAL_WATCH_COUNT,
   WATCH_COUNT = WATCH_CAPTURE + 2
@@ -365,6 +366,7 @@ static void look_once(struct runner *runner) {
   struct pollfd watched[WATCH_COUNT] = {
       [WATCH_CHANNEL] = {.fd = runner->channel, .events = POLLIN},
       [WATCH_SIGNALS] = {.fd = runner->signals, .events = POLLIN},
+      [WATCH_LIFELINE] = {.fd = runner->request->lifeline > 0 ? runner->request->lifeline : -1},
       [WATCH_STATUS] = {.fd = runner->status, .events = POLLIN},
   };
   terminal_watch(&runner->terminal, watched + WATCH_TERMINAL);
@@ -386,6 +388,8 @@ static void look_once(struct runner *runner) {
     read_signals(runner);
   if (watched[WATCH_CHANNEL].revents)
     read_report(runner);
+  if (watched[WATCH_LIFELINE].revents)
+    runner->over = true; /* nobody is left who wants to know how it ends */
 }
 
 /* ---- the end ---- */

@@ -75,6 +75,8 @@ const struct option_spec run_options[] = {
      "with --json: keep that much of each stream (default 16M)", COMPLETE_NONE},
     {RUN_STATUS_FD, "status-fd", 0, ARGUMENT_REQUIRED, "N",
      "write what happens as JSON lines to descriptor N", COMPLETE_NONE},
+    {RUN_LIFELINE, "lifeline", 0, ARGUMENT_REQUIRED, "N",
+     "end it when the other end of descriptor N is closed", COMPLETE_NONE},
     {RUN_LOG, "log", 0, ARGUMENT_REQUIRED, "FILE", "append a structured log to FILE",
      COMPLETE_PATH},
     {RUN_LOG_LEVEL, "log-level", 0, ARGUMENT_REQUIRED, "LEVEL", "how much to log (default info)",

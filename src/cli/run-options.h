@@ -47,6 +47,7 @@ enum run_option {
   RUN_LOG,
   RUN_LOG_LEVEL,
   RUN_BYPASS,
+  RUN_LIFELINE,
 };
 
 extern const struct option_spec run_options[];

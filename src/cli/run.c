@@ -12,6 +12,7 @@
 #include "cli/run-backend.h"
 #include "cli/run-changes.h"
 #include "cli/run-options.h"
+#include "cli/run-plain.h"
 #include "cli/run-result.h"
 #include "cli/run-unsandboxed.h"
 #include "cli/values.h"
@@ -43,6 +44,7 @@ struct run {
   struct run_output output;
   struct log log;
   uint64_t max_output;
+  int lifeline; /* 0: none */
   int ready_fd; /* detached: gets a byte when the session is ready; else -1 */
 };
 
@@ -358,15 +360,11 @@ static int print_plan(struct run *run) {
   return cli_print(line);
 }
 
-/* Without any confinement; only where `require` says so. */
+/* Without any confinement; only where policy or the caller says so. */
 static int run_plainly(struct run *run) {
-  execvp(run->command.items[0], run->command.items);
-  int errnum = errno;
-  _cleanup_error_ struct sb_error error = {0};
-  _cleanup_free_ char *command = escape_string(run->command.items[0]);
-  sb_fail(&error, SB_CODE_NOT_FOUND, errnum, "cannot execute '%s'", command);
-  cli_report_for(run->invocation, &error);
-  return errnum == ENOENT ? EXIT_CODE_NOT_FOUND : EXIT_CODE_CANNOT_EXECUTE;
+  run->output.backend = "none";
+  return run_plain(run->invocation, &run->output, run->command.items,
+                   invocation_has(run->invocation, RUN_JSON) ? run->max_output : 0);
 }
 
 /* A snapshot and a comparison cost time on large projects: only for those who will read it. */
@@ -388,22 +386,32 @@ static void show_notice(void *context, const struct session_notice *notice) {
     dup2(STDIN_FILENO, STDERR_FILENO); /* /dev/null: see leave_terminal */
 }
 
+/* A descriptor that the caller opened for us; untouched if the option was not given. */
+static int take_descriptor(const struct invocation *invocation, int option, int *ret_fd,
+                           struct sb_error *error) {
+  const char *value = invocation_value(invocation, option);
+  const char *name = option == RUN_STATUS_FD ? "--status-fd" : "--lifeline";
+  uint64_t number;
+  if (!value)
+    return 0;
+  if (value_count(name, value, &number, error) < 0)
+    return -1;
+  if (number < 3 || number > INT_MAX || fcntl((int)number, F_SETFD, FD_CLOEXEC) < 0) {
+    sb_fail(error, SB_CODE_USAGE, 0, "%s %s is not an open descriptor above 2", name, value);
+    return sb_hint(error, "open it first: sandbox run --status-fd 3 -- make 3>status");
+  }
+  *ret_fd = (int)number;
+  return 0;
+}
+
 static int open_outputs(struct run *run, struct sb_error *error) {
   const struct invocation *invocation = run->invocation;
-  const char *status = invocation_value(invocation, RUN_STATUS_FD);
   const char *log = invocation_value(invocation, RUN_LOG);
   const char *level = invocation_value(invocation, RUN_LOG_LEVEL);
   const char *limit = invocation_value(invocation, RUN_MAX_OUTPUT);
-  uint64_t number;
-  if (status) {
-    if (value_count("--status-fd", status, &number, error) < 0)
-      return -1;
-    run->output.status_fd = (int)number;
-    if (number < 3 || number > INT_MAX || fcntl((int)number, F_SETFD, FD_CLOEXEC) < 0) {
-      sb_fail(error, SB_CODE_USAGE, 0, "--status-fd %s is not an open descriptor above 2", status);
-      return sb_hint(error, "open it first: sandbox run --status-fd 3 -- make 3>status");
-    }
-  }
+  if (take_descriptor(invocation, RUN_STATUS_FD, &run->output.status_fd, error) < 0 ||
+      take_descriptor(invocation, RUN_LIFELINE, &run->lifeline, error) < 0)
+    return -1;
   if (limit && value_size("--max-output", limit, &run->max_output, error) < 0)
     return -1;
   run->log.session_id = run->id;
@@ -478,6 +486,7 @@ static int run_session(struct run *run, struct session_result *ret_result, struc
       .log = &run->log,
       .report = run->report,
       .ready_fd = run->ready_fd,
+      .lifeline = run->lifeline,
       .listener = show_notice,
       .listener_context = run,
       .title = program_invocation_name,
@@ -511,6 +520,7 @@ static struct run_elsewhere describe_elsewhere(struct run *run, const struct bac
                   .capture = capture,
                   .capture_limit = run->max_output,
                   .log = &run->log,
+                  .lifeline = run->lifeline,
                   .listener = show_notice,
                   .listener_context = run},
       .named = named,
@@ -664,7 +674,7 @@ static int await_detached(struct run *run, pid_t monitor, int ready) {
 /* The caller's pipes must see their end although the session goes on; errors of the start still
  * reach stderr, which is let go when the session is ready. */
 static void leave_terminal(const struct run *run) {
-  const int kept[] = {run->ready_fd, run->output.status_fd, run->log.fd};
+  const int kept[] = {run->ready_fd, run->output.status_fd, run->log.fd, run->lifeline};
   fd_close_others(kept, ARRAY_SIZE(kept));
   setsid();
   int null = open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -761,6 +771,23 @@ int run_wrap(const struct invocation *invocation) {
   return print_wrapped(&run, &wrapped);
 }
 
+/* In a sandbox, without one, or not at all. */
+static int run_prepared(struct run *run) {
+  const struct invocation *invocation = run->invocation;
+  _cleanup_error_ struct sb_error error = {0};
+  bool detach = invocation_has(invocation, RUN_DETACH);
+  int plain = 0;
+  if (invocation_has(invocation, RUN_DRY_RUN))
+    return make_plan(run, &error) < 0 ? cli_report_for(invocation, &error) : print_plan(run);
+  if (open_outputs(run, &error) == 0 && !detach)
+    plain = run_without_sandbox(invocation, &run->host, run->policy, run->command.items, &error);
+  if (error.message)
+    return cli_report_for(invocation, &error);
+  if (plain || run->policy->require == REQUIRE_DISABLED)
+    return run_plainly(run);
+  return detach ? run_detached(run) : run_and_report(run);
+}
+
 int run_main(const struct invocation *invocation) {
   _cleanup_error_ struct sb_error error = {0};
   __attribute__((cleanup(run_clear))) struct run run = {
@@ -779,18 +806,5 @@ int run_main(const struct invocation *invocation) {
   if (prepare(&run, &error) < 0)
     return cli_report_for(invocation, &error);
   run.elsewhere = run_is_elsewhere(run.policy->backend);
-  int plain =
-      invocation_has(invocation, RUN_DRY_RUN) || invocation_has(invocation, RUN_DETACH)
-          ? 0
-          : run_without_sandbox(invocation, &run.host, run.policy, run.command.items, &error);
-  if (plain < 0)
-    return cli_report_for(invocation, &error);
-  if (plain ||
-      (run.policy->require == REQUIRE_DISABLED && !invocation_has(invocation, RUN_DRY_RUN)))
-    return run_plainly(&run);
-  if (invocation_has(invocation, RUN_DRY_RUN))
-    return make_plan(&run, &error) < 0 ? cli_report_for(invocation, &error) : print_plan(&run);
-  if (open_outputs(&run, &error) < 0)
-    return cli_report_for(invocation, &error);
-  return invocation_has(invocation, RUN_DETACH) ? run_detached(&run) : run_and_report(&run);
+  return run_prepared(&run);
 }

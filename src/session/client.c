@@ -74,6 +74,18 @@ void client_close(struct client_connection *connection) {
   connection->fd = -1;
 }
 
+/* Whoever uses this library may have SIGPIPE as it was. */
+static int send_all(int fd, const char *data, size_t length) {
+  while (length > 0) {
+    ssize_t sent = send(fd, data, length, MSG_NOSIGNAL);
+    if (sent < 0 && errno != EINTR)
+      return -errno;
+    data += sent > 0 ? sent : 0;
+    length -= sent > 0 ? (size_t)sent : 0;
+  }
+  return 0;
+}
+
 int client_send(struct client_connection *connection, json_t *request, const int *fds,
                 size_t fd_count, struct sb_error *error) {
   _cleanup_free_ char *line = json_line(request);
@@ -89,9 +101,9 @@ int client_send(struct client_connection *connection, json_t *request, const int
     /* With the first byte, so that the rest may be longer than one send. */
     result = fd_send(connection->fd, fds, fd_count, line, 1);
     if (result == 0)
-      result = file_write_all(connection->fd, line + 1, length - 1);
+      result = send_all(connection->fd, line + 1, length - 1);
   } else {
-    result = file_write_all(connection->fd, line, length);
+    result = send_all(connection->fd, line, length);
   }
   return result < 0 ? sb_fail(error, SB_CODE_SYSTEM, -result, "talking to the session") : 0;
 }

@@ -26,6 +26,7 @@
 #define LOOK_CEILING_NS     (1000ull * 1000 * 1000)
 #define DISK_BUDGET_NS      (5ull * 1000 * 1000)
 #define LAST_DISK_BUDGET_NS (100ull * 1000 * 1000)
+#define LIFELINE_GRACE_NS   (2ull * 1000 * 1000 * 1000)
 #define TIME_GRACE_NS       (2ull * 1000 * 1000 * 1000)
 #define LENT_TERMINAL_NS    (200ull * 1000 * 1000)
 #define EARLY_SIGNAL_NS     (1000ull * 1000 * 1000)
@@ -397,6 +398,7 @@ enum {
   WATCH_CHANNEL,
   WATCH_SIGNALS,
   WATCH_NETWORK,
+  WATCH_LIFELINE,
   WATCH_TERMINAL,
   WATCH_CAPTURE = WATCH_TERMINAL + TERMINAL_WATCH_COUNT,
   WATCH_PROMPT = WATCH_CAPTURE + 2,
@@ -404,11 +406,23 @@ enum {
   WATCH_CONTROL = WATCH_GATE + GATE_WATCH_COUNT,
 };
 
+/* Watched until it is cut: then the end has been asked for. */
+static int lifeline_of(const struct monitor *monitor) {
+  return monitor->request->lifeline > 0 && !monitor->cut ? monitor->request->lifeline : -1;
+}
+
+/* Whoever wanted the result is gone, and nobody is left to end it. */
+static void lifeline_is_cut(struct monitor *monitor) {
+  monitor->cut = monitor->killed = true;
+  monitor_terminate(monitor, LIFELINE_GRACE_NS);
+}
+
 static void look_once(struct monitor *monitor) {
   struct pollfd watched[WATCH_CONTROL + CONTROL_WATCH_LIMIT] = {
       [WATCH_CHANNEL] = {.fd = monitor->engine.channel, .events = POLLIN},
       [WATCH_SIGNALS] = {.fd = monitor->signals, .events = POLLIN},
       [WATCH_NETWORK] = network_watch(&monitor->network),
+      [WATCH_LIFELINE] = {.fd = lifeline_of(monitor)},
   };
   terminal_watch(&monitor->terminal, watched + WATCH_TERMINAL);
   capture_watch(&monitor->capture, watched + WATCH_CAPTURE);
@@ -429,6 +443,8 @@ static void look_once(struct monitor *monitor) {
     read_message(monitor);
   if (watched[WATCH_NETWORK].revents)
     network_read(monitor);
+  if (watched[WATCH_LIFELINE].revents)
+    lifeline_is_cut(monitor);
   control_dispatch(monitor->control, watched + WATCH_CONTROL, clients);
   supervision_step(monitor, watched + WATCH_PROMPT);
   uint64_t now = monotonic_ns();

@@ -45,6 +45,7 @@ struct monitor {
   int abandoned;   /* the signal that ended the start */
   bool timed_out;  /* the wall time ran out */
   bool killed;     /* by `sandbox kill` or a limit that only we noticed */
+  bool cut;        /* the lifeline */
   bool over;
 };
 

@@ -65,6 +65,7 @@ struct session_request {
   struct start_report *report;
   char *title; /* memory of our command line, cleared in the session's init; may be NULL */
   size_t title_size;
+  int lifeline; /* the session ends when its other end is closed; 0: none */
   int ready_fd; /* closed once the session can be talked to (`--detach`), or -1 */
   session_listener *listener;
   void *listener_context;
