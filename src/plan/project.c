@@ -125,13 +125,35 @@ static char *find_runtime_folder(uid_t user) {
   return xasprintf("%s/sandbox-%u", parent, (unsigned)user);
 }
 
-int host_context_load(struct host_context *ret_context, struct sb_error *error) {
-  struct host_context context = {.user = geteuid(), .group = getegid()};
-  char *cwd = getcwd(NULL, 0);
-  if (!cwd) {
-    sb_fail_errno(error, "the current folder cannot be named");
-    return sb_hint(error, "it was deleted or is out of reach: cd to an existing folder first");
+/* Where the caller stands, or the folder by its own name. */
+static char *find_folder(const char *folder, struct sb_error *error) {
+  char *found = NULL;
+  int result = folder ? file_resolve(folder, &found) : 0;
+  if (!folder) {
+    found = getcwd(NULL, 0);
+    result = found ? 0 : -errno;
   }
+  if (result == 0)
+    return found;
+  _cleanup_free_ char *shown = folder ? escape_string(folder) : NULL;
+  sb_fail(error, folder ? SB_CODE_NOT_FOUND : SB_CODE_SYSTEM, -result, "%s%s%s",
+          folder ? "the folder '" : "the current folder cannot be named", folder ? shown : "",
+          folder ? "'" : "");
+  sb_hint(error, "it was deleted or is out of reach: %s an existing folder",
+          folder ? "name" : "first cd to");
+  return NULL;
+}
+
+int host_context_load(struct host_context *ret_context, struct sb_error *error) {
+  return host_context_load_at(NULL, ret_context, error);
+}
+
+int host_context_load_at(const char *folder, struct host_context *ret_context,
+                         struct sb_error *error) {
+  struct host_context context = {.user = geteuid(), .group = getegid()};
+  char *cwd = find_folder(folder, error);
+  if (!cwd)
+    return -1;
   context.cwd = cwd;
   find_homes(context.user, &context.home, &context.account_home);
   context.project = project_find(cwd, context.home);

@@ -19,6 +19,9 @@ struct host_context {
 };
 
 int host_context_load(struct host_context *ret_context, struct sb_error *error);
+/* The same as if the caller stood in `folder` (NULL: where it does stand); nobody moves. */
+int host_context_load_at(const char *folder, struct host_context *ret_context,
+                         struct sb_error *error);
 void host_context_clear(struct host_context *context);
 #define _cleanup_host_ __attribute__((cleanup(host_context_clear)))
 

@@ -1,6 +1,7 @@
 """A program outside the tree builds against the installed header and library by pkg-config."""
 
 import os
+import pathlib
 import re
 import shlex
 import shutil
@@ -93,8 +94,52 @@ def test_a_program_uses_the_library(library, flags, tmp_path, language):
     assert re.fullmatch(r"\d+\.\d+\.\d+ fresh\n", result.stdout)
 
 
+EXAMPLES = {
+    "run": (["echo hello; exit 3"], "exit code 3 after ", 0),
+    "session": ([], "echo -> 0: one\nsh -> 2: two\nstats: yes\n", 0),
+    "decide": (["make; $x"], "sandboxed: 1, ask a person: 0\n", 0),
+}
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_examples(installed, library, flags, tmp_path, name):
+    """They are the documentation: compiled as a reader would, and run."""
+    if is_sanitized(library):
+        pytest.skip("a sanitized library needs a sanitized program")
+    words, expected, status = EXAMPLES[name]
+    source = pathlib.Path(__file__).resolve().parents[2] / f"examples/{name}.c"
+    subprocess.run(["cc", "-Wall", "-Wextra", "-Werror", source, "-o", tmp_path / name, *flags],
+                   check=True)
+    command = next(path for path in installed.rglob("bin/sandbox"))
+    done = subprocess.run(
+        [tmp_path / name, *words], capture_output=True, text=True, cwd=tmp_path, timeout=60,
+        env={"LD_LIBRARY_PATH": str(library.parent), "HOME": str(tmp_path),
+             "PATH": f"{command.parent}:{os.environ['PATH']}"})
+    assert done.returncode == status and done.stdout.startswith(expected), done
+
+
+@pytest.mark.parametrize("mode", ["", "reap", "ignore"])
+def test_the_caller_stays_as_it_was(box, build, library, mode):
+    """Signals, folder, umask, descriptors, children; six threads at once; also if the caller takes
+    every child, or ignores their ends."""
+    program = shutil.copy(build / "tests/library/library-state", box.world.bin)
+    folder = box.home("lib")
+    box.identity.folder(folder)
+    shutil.copy(library, os.path.join(folder, "libsandbox.so.0"))
+    result = box.plain([program, box.world.command, *([mode] if mode else [])], timeout=60,
+                       env={"LD_LIBRARY_PATH": folder})
+    assert (result.exit, result.stdout) == (0, "as it was\n"), result
+
+
+def test_symbols_have_versions(library):
+    output = subprocess.run(["nm", "-D", "--defined-only", "--with-symbol-versions", library],
+                            check=True, stdout=subprocess.PIPE, text=True).stdout
+    assert "sb_version@@SANDBOX_0\n" in output and "sb_run@@SANDBOX_0.2\n" in output
+
+
 def test_only_the_public_functions_are_exported(installed, library):
     header = next(installed.rglob("include/sandbox.h")).read_text()
+    header = re.sub(r"/\*.*?\*/|typedef void sb_event_function\(", "", header, flags=re.S)
     declared = set(re.findall(r"\b(sb_\w+)\(", header))
     assert declared == {name for name in symbols(library) if not name.startswith("SANDBOX_")}
 
@@ -108,5 +153,7 @@ def test_everything_is_installed(installed):
         "share/bash-completion/completions/sandbox",
         "share/zsh/site-functions/_sandbox",
         "share/fish/vendor_completions.d/sandbox.fish",
+        "libexec/sandbox/sandbox-toml",
+        "dist-packages/sandbox.py",
     ]:
         assert any(name.endswith(ending) for name in files), ending
