@@ -635,7 +635,7 @@ static void finish(struct monitor *monitor) {
   gate_free(monitor->gate); /* first: who waits for it cannot even be killed */
   engine_destroy(&monitor->engine, &used);
   usage_add_rusage(&monitor->result->usage, &used);
-  network_finish(monitor); /* after the last who could use it */
+  network_finish(monitor);            /* after the last who could use it */
   terminal_drain(&monitor->terminal); /* now that nobody is left to write more */
   capture_drain(&monitor->capture);
   terminal_restore(&monitor->terminal);
