@@ -105,6 +105,39 @@ bool ancestor_is_too_large(const struct policy_context *context, const char *tre
   return path_depth(tree) == 2 && path_is_under(tree, "/home"); /* another user's */
 }
 
+/* True if the components of the name stand somewhere in the path, one after the other. */
+static bool has_components(const char *path, const char *name) {
+  size_t length = strlen(name);
+  for (const char *at = path; (at = strstr(at, name)); at++) {
+    if (at > path && at[-1] == '/' && (at[length] == '/' || at[length] == '\0'))
+      return true;
+  }
+  return false;
+}
+
+static bool holds_our_files(const struct policy_context *context, const char *path) {
+  const struct {
+    const char *folder, *name;
+  } own[] = {{context->config_home, "sandbox"},
+             {context->state_home, "sandbox"},
+             {context->project, ".sandbox"},
+             {context->org_folder, "."}};
+  for (size_t i = 0; i < ARRAY_SIZE(own); i++) {
+    _cleanup_free_ char *place = own[i].folder ? path_join(own[i].folder, own[i].name) : NULL;
+    if (place && (path_is_under(path, place) || path_is_under(place, path)))
+      return true;
+  }
+  return false;
+}
+
+bool ancestor_is_guarded(const struct policy_context *context, const char *path) {
+  for (const struct protected_name *name = protected_table; name->name; name++) {
+    if (has_components(path, name->name))
+      return true;
+  }
+  return holds_our_files(context, path);
+}
+
 char *ancestor_propose(const struct policy *policy, const struct policy_context *context,
                        const char *path) {
   size_t whole = path_depth(path);

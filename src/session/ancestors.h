@@ -17,5 +17,9 @@ bool ancestor_is_too_large(const struct policy_context *context, const char *tre
 int ancestor_check(const struct policy_context *context, const char *path, const char *tree,
                    struct sb_error *error);
 
+/* True if writing to the path, or to something below it, could change what our own policy says, or
+ * if the path is a protected name (".git/hooks", ".bashrc"): nobody is asked about that. */
+bool ancestor_is_guarded(const struct policy_context *context, const char *path);
+
 /* A hide rule that may match the tree or something in it, or NULL. */
 const struct rule *ancestor_secret(const struct policy *policy, const char *tree);

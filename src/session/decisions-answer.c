@@ -81,6 +81,8 @@ static int check_reply(const struct decisions *decisions, const struct question 
   if (reply->tree && question->request.subject != SUBJECT_FILE)
     return sb_fail(error, SB_CODE_USAGE, 0, "a network request has no folder above it");
   if (reply->tree && strcmp(reply->tree, path) != 0) {
+    if (reply->allow && question->request.want == WANT_WRITE)
+      return sb_fail(error, SB_CODE_DENIED, 0, "writing is allowed by path, not by folders above");
     if (ancestor_check(decisions->config.context, path, reply->tree, error) < 0)
       return -1;
     if (reply->scope == SCOPE_ONCE)

@@ -2,6 +2,7 @@
  */
 #pragma once
 
+#include "plan/inodes.h"
 #include "policy/policy.h"
 #include "session/approvals.h"
 #include "session/bucket.h"
@@ -43,7 +44,8 @@ struct decisions {
     const char *how;
   } settled[REMEMBERED_IDS];
   size_t next_settled;
-  char *tree; /* of the last answer */
+  char *tree;               /* of the last answer */
+  struct inode_set secrets; /* files behind hidden names, of the device asked about last */
 };
 
 uint64_t decisions_now(const struct decisions *decisions);

@@ -4,12 +4,14 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 
 #include "core/alloc.h"
 #include "core/cleanup.h"
 #include "core/json.h"
 #include "core/path.h"
+#include "core/strv.h"
 #include "session/ancestors.h"
 #include "session/decisions-private.h"
 
@@ -50,6 +52,7 @@ void decisions_free(struct decisions *decisions) {
   summarise(decisions);
   approvals_clear(&decisions->approvals);
   denials_clear(&decisions->denials);
+  inode_set_clear(&decisions->secrets);
   free(decisions->questions);
   free(decisions->supervisors);
   free(decisions->tree);
@@ -186,7 +189,43 @@ static bool may_ask_secret(const struct policy *policy, const struct rule *rule)
   return policy->ask_secrets && rule && rule->origin.store == STORE_BUILTIN;
 }
 
-static struct outcome judge_by_policy(const struct decisions *decisions,
+/* The hidden object that the path lies in, or NULL. */
+static const char *hidden_above(const struct decisions *decisions, const char *path) {
+  const struct strv *hidden = decisions->config.hidden;
+  for (size_t i = 0; hidden && i < hidden->count; i++) {
+    if (path_is_under(path, hidden->items[i]))
+      return hidden->items[i];
+  }
+  return NULL;
+}
+
+/* A second name (hard link) of a hidden file is the hidden file. */
+static bool is_second_name(struct decisions *decisions, const struct access_request *request) {
+  const struct strv *hidden = decisions->config.hidden;
+  struct stat status;
+  if (!hidden || lstat(request->path, &status) < 0 || !S_ISREG(status.st_mode) ||
+      status.st_nlink < 2)
+    return false;
+  if (decisions->secrets.device != status.st_dev || decisions->secrets.count == 0) {
+    inode_set_clear(&decisions->secrets);
+    decisions->secrets = (struct inode_set){.device = status.st_dev};
+    for (size_t i = 0; i < hidden->count; i++)
+      inode_set_add_tree(&decisions->secrets, hidden->items[i]);
+  }
+  return inode_set_contains(&decisions->secrets, status.st_ino);
+}
+
+/* True if the object is hidden although no rule says so of its name. Only a rule that names the
+ * hidden object or something in it opens it. */
+static bool is_hidden_object(struct decisions *decisions, const struct access_request *request,
+                             const struct rule *rule) {
+  const char *above = hidden_above(decisions, request->path);
+  if (above)
+    return !rule || rule->is_glob || !path_is_under(rule->pattern, above);
+  return !rule && is_second_name(decisions, request);
+}
+
+static struct outcome judge_by_policy(struct decisions *decisions,
                                       const struct access_request *request) {
   struct policy *policy = decisions->config.policy;
   policy_resolve(policy); /* once; a session that asks nothing need not pay for it */
@@ -195,7 +234,7 @@ static struct outcome judge_by_policy(const struct decisions *decisions,
   if (decision.verdict == VERDICT_HIDE && access == ACCESS_READ &&
       may_ask_secret(policy, decision.rule))
     return (struct outcome){.answer = ANSWER_PENDING, .secret = decision.rule->why};
-  if (decision.verdict == VERDICT_HIDE)
+  if (decision.verdict == VERDICT_HIDE || is_hidden_object(decisions, request, decision.rule))
     return (struct outcome){
         .answer = ANSWER_HIDE, .reason = DENIAL_HIDDEN, .by = "policy", .rule = decision.rule};
   if (decision.verdict == VERDICT_DENY) {
@@ -203,6 +242,9 @@ static struct outcome judge_by_policy(const struct decisions *decisions,
     outcome.rule = decision.rule;
     return outcome;
   }
+  if (decision.verdict == VERDICT_ASK && access == ACCESS_WRITE &&
+      ancestor_is_guarded(decisions->config.context, request->path))
+    return denied(DENIAL_POLICY, "policy");
   /* That a socket may be looked at does not mean that it may be spoken to. */
   if (decision.verdict == VERDICT_ALLOW && request->want != WANT_CONNECT)
     return allowed_by_rule(decisions, request, decision.rule);
@@ -222,8 +264,7 @@ static struct outcome judge_by_approval(const struct access_request *request,
   };
 }
 
-static struct outcome judge(const struct decisions *decisions,
-                            const struct access_request *request) {
+static struct outcome judge(struct decisions *decisions, const struct access_request *request) {
   struct outcome outcome = {.answer = ANSWER_PENDING};
   const struct approval *approval = approvals_find(&decisions->approvals, request);
   if (request->subject == SUBJECT_FILE)

@@ -14,6 +14,7 @@ struct grant;
 struct policy;
 struct policy_context;
 struct question;
+struct strv;
 
 /* ---- for triggers ---- */
 
@@ -58,6 +59,9 @@ struct decision_services {
 struct decisions_config {
   struct policy *policy;                /* outlives the decisions; resolved when first needed */
   const struct policy_context *context; /* outlives them, too */
+  /* Objects that are never shown, besides what rules hide by name: our own control sockets, files
+   * behind hidden names. Canonical; may be NULL. */
+  const struct strv *hidden;
   const char *session_id;
   bool learns; /* nobody is asked: reads are allowed and recorded, the rest is denied */
   bool waits;  /* questions wait for their time even if nobody is there to answer */

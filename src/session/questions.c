@@ -69,7 +69,8 @@ struct question *question_new(const struct access_request *request, const struct
   process_describe(request->pid, &question->exe, &question->cwd);
   question->widest = SCOPE_ORG;
   if (request->subject == SUBJECT_FILE) {
-    question->proposal = ancestor_propose(policy, context, request->path);
+    if (request->want != WANT_WRITE)
+      question->proposal = ancestor_propose(policy, context, request->path);
     if (ancestor_is_too_large(context, request->path))
       question->widest = SCOPE_ONCE;
   }

@@ -46,6 +46,7 @@ int supervision_start(struct monitor *monitor, struct sb_error *error) {
   struct decisions_config config = {
       .policy = request->policy,
       .context = &request->host->policy,
+      .hidden = &request->plan->hidden,
       .session_id = request->session_id,
       .learns = request->learns,
       .waits = request->supervised,

@@ -563,3 +563,23 @@ def test_static_session_asks_nobody(box):
 def asking_static(box):
     from sessions import idle
     return idle(box)
+
+
+# ---- the network ----
+
+
+def test_network_request(box):
+    """An unknown name waits like a file does; denied, nothing is looked up or sent."""
+    # Connected is it to the relay, which waits; what it gets from there is the answer.
+    script = ("import socket; line = socket.create_connection(('unknown.invalid', 4711), 15); "
+              "assert line.recv(1), 'closed'")
+    with asking(box, ["/usr/bin/python3", "-c", script], "--allow-network=known.invalid") as session, \
+            session.watch() as control:
+        asked = next_event(control, "event.net_request")
+        assert (asked["host"], asked["port"], asked["op"]) == ("unknown.invalid", 4711, "connect")
+        assert "python3" in asked["exe"] and "proposal" not in asked
+        assert "error" in answer(control, {"cmd": "cmd.approve", "id": asked["id"],
+                                           "scope": "session", "tree": "/"})
+        answer(control, {"cmd": "cmd.deny", "id": asked["id"], "scope": "session"})
+        code, _, err = session.result()
+        assert code == 1 and "Error" in err, err

@@ -25,6 +25,9 @@ static const struct policy_context place = {
     .environment = (char *[]){NULL},
 };
 
+/* The control sockets of sessions, and a secret with a second name; see test_hidden_objects. */
+static struct strv hidden;
+
 struct ground {
   struct policy *policy;
   struct decisions *decisions;
@@ -135,6 +138,7 @@ static struct ground *lay(const char *yaml, bool waits) {
   struct decisions_config config = {
       .policy = ground->policy,
       .context = &place,
+      .hidden = &hidden,
       .session_id = "abcdefgh",
       .waits = waits,
       .learns = learning,
@@ -277,6 +281,21 @@ static void test_writes(void **state) {
   assert_int_equal(reply_with(open, true, SCOPE_SESSION, NULL), 0);
   assert_int_equal(answer_at_once(open, "/data/old", WANT_STAT), ANSWER_ALLOW);
   ask_file(open, "/data/old", WANT_WRITE);
+  assert_null(decisions_pending(open->decisions, 0)->proposal);
+  assert_int_equal(reply_with(open, true, SCOPE_SESSION, "/data"), -1);
+  /* What runs later, and our own policy, are not for asking. */
+  static const char *const guarded[] = {"/data/repo/.git/hooks/x",
+                                        "/data/repo/.git/hooks",
+                                        "/home/ann/.config/sandbox/p",
+                                        "/home/ann/.config",
+                                        "/home/ann/.bashrc",
+                                        "/home/ann/.local/state/sandbox",
+                                        "/home/ann/shop/.sandbox/x.yaml",
+                                        "/etc/sandbox/policy",
+                                        "/home/ann/work/.vscode"};
+  for (size_t i = 0; i < ARRAY_SIZE(guarded); i++)
+    assert_true(answer_at_once(open, guarded[i], WANT_WRITE) >= ANSWER_DENY);
+  ask_file(open, "/data/repo/.git/hooks-of-others", WANT_WRITE);
 }
 
 /* ---- secrets ---- */
@@ -312,6 +331,49 @@ static void test_folder_does_not_open_its_secrets(void **state) {
   assert_int_equal(reply_with(ground, true, SCOPE_SESSION, "/home/ann/.docker"), 0);
   assert_int_equal(answer_at_once(ground, "/home/ann/.docker/cli/y", WANT_READ), ANSWER_ALLOW);
   ask_file(ground, "/home/ann/.docker/config.json", WANT_READ);
+}
+
+static void test_hidden_objects(void **state) {
+  (void)state;
+  char folder[] = "/tmp/test-decisions-XXXXXX";
+  assert_non_null(mkdtemp(folder));
+  _cleanup_free_ char *secret = xasprintf("%s/secret", folder);
+  _cleanup_free_ char *link_name = xasprintf("%s/link", folder);
+  _cleanup_free_ char *other = xasprintf("%s/other", folder);
+  _cleanup_free_ char *other_link = xasprintf("%s/other-link", folder);
+  const char *const files[] = {secret, other};
+  for (size_t i = 0; i < ARRAY_SIZE(files); i++) {
+    FILE *made = fopen(files[i], "w");
+    assert_non_null(made);
+    fclose(made);
+  }
+  assert_int_equal(link(secret, link_name), 0);
+  assert_int_equal(link(other, other_link), 0);
+  strv_add(&hidden, "/data/run");
+  strv_add(&hidden, secret);
+  {
+    _ground_ struct ground *ground =
+        lay_with_person("version: 1\nfilesystem: {read: [/data/run/shared, /data]}\n");
+    /* Neither asked about nor opened by a rule for what surrounds it. */
+    assert_int_equal(answer_at_once(ground, "/data/run/sid/control.sock", WANT_READ), ANSWER_HIDE);
+    assert_int_equal(answer_at_once(ground, "/data/run", WANT_LIST), ANSWER_HIDE);
+    assert_int_equal(answer_at_once(ground, "/data/run/sid/control.sock", WANT_CONNECT),
+                     ANSWER_HIDE);
+    assert_int_equal(answer_at_once(ground, "/data/run/shared/x", WANT_READ), ANSWER_ALLOW);
+    assert_int_equal(answer_at_once(ground, "/data/x", WANT_READ), ANSWER_ALLOW);
+    assert_int_equal(answer_at_once(ground, link_name, WANT_READ), ANSWER_HIDE);
+    assert_int_equal(answer_at_once(ground, other_link, WANT_READ), ANSWER_PENDING);
+    /* Nor does the answer for a folder above. */
+    assert_int_equal(reply_with(ground, true, SCOPE_SESSION, folder), 0);
+    assert_int_equal(answer_at_once(ground, other, WANT_READ), ANSWER_ALLOW);
+    assert_int_equal(answer_at_once(ground, link_name, WANT_READ), ANSWER_HIDE);
+    assert_int_equal(answer_at_once(ground, secret, WANT_READ), ANSWER_HIDE);
+  }
+  strv_clear(&hidden);
+  const char *const made[] = {secret, link_name, other, other_link};
+  for (size_t i = 0; i < ARRAY_SIZE(made); i++)
+    unlink(made[i]);
+  rmdir(folder);
 }
 
 /* ---- joining ---- */
@@ -845,6 +907,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_writes),
     cmocka_unit_test(test_secrets_ask_only_if_told),
     cmocka_unit_test(test_folder_does_not_open_its_secrets),
+    cmocka_unit_test(test_hidden_objects),
     cmocka_unit_test(test_identical_requests_join),
     cmocka_unit_test(test_different_objects_do_not_join),
     cmocka_unit_test(test_withdrawing),
