@@ -11,6 +11,7 @@ import time
 
 import pytest
 
+import dynamic
 from sessions import eventually, monitor_of
 
 
@@ -379,3 +380,35 @@ def test_a_full_disk_refuses_and_says_so(small):
     assert gaps == [len(refused)]
     result = small.verify()
     assert result.exit == 0, result
+
+
+def test_an_approval_that_cannot_be_recorded_is_none(small):
+    """The person says yes, the disk says no: the file stays closed, and both are told."""
+    data = dynamic.ground(small.box)
+    environment = {"XDG_STATE_HOME": small.home}
+    with dynamic.asking(small.box, ["cat", f"{data}/a.txt", f"{data}/b.txt"],
+                        env=environment) as session, session.watch() as control:
+        first = dynamic.question(control)
+        approve = {"cmd": "cmd.approve", "id": first["id"], "scope": "session"}
+        filler = fill(small)
+        reply = dynamic.answer(control, approve)
+        assert "error" in reply and "audit log" in reply["error"]["message"], reply
+        os.unlink(filler)
+        second = dynamic.question(control)
+        assert dynamic.answer(control, {**approve, "id": second["id"]}) == {"ok": True}
+        code, out, err = session.result()
+    assert (code, out) == (1, "content of b\n"), (code, out, err)
+    assert "audit log" in err, err
+    decided = [event for event in small.events(session.sid) if event["event"] == "decision"]
+    assert [event["path"] for event in decided if event["decision"] == "allow"] == [f"{data}/b.txt"]
+    assert [event["count"] for event in small.events(session.sid) if event["event"] == "log.gap"]
+    assert small.verify().exit == 0
+
+
+@pytest.mark.parametrize("mode", ["dynamic", "static"])
+def test_no_mode_shows_it(log, session, mode):
+    """The gate hides the folder as the static view does, without a question."""
+    result = log.sandbox("run", "--mode", mode, "--", "sh", "-c",
+                         f"cat {log.chain}; ls {log.folder}; ls {log.home}/sandbox; echo x > {log.chain}")
+    assert result.stdout == "", result
+    assert log.verify().exit == 0
