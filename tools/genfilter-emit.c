@@ -97,7 +97,7 @@ static struct target emit_check(struct emitter *emitter, const struct check *che
   if (check->kind != CHECK_ANY_BIT && check->mask != UINT32_MAX)
     emit(emitter, AND(check->mask));
   struct sock_filter load = LOAD(args); /* little endian: the low half comes first */
-  load.k += check->argument * sizeof(uint64_t);
+  load.k += check->argument * sizeof(uint64_t) + check->high * sizeof(uint32_t);
   return (struct target){.place = emit(emitter, load)};
 }
 

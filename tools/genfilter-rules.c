@@ -12,6 +12,7 @@
 #include <sys/ioctl.h>
 #include <sys/personality.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 
@@ -28,6 +29,11 @@
   { CHECK_NOT_EQUAL, argument, mask, value }
 #define ANY_BIT(argument, mask)                                                                    \
   { CHECK_ANY_BIT, argument, mask, 0 }
+
+#define NOT_NULL_LOW(argument) NOT_EQUAL(argument, 0)
+#define NOT_NULL_HIGH(argument)                                                                    \
+  { CHECK_NOT_EQUAL, argument, UINT32_MAX, 0, .high = true }
+#define DO_NOTHING REFUSE(0) /* and say that it was done */
 
 /* clone(2) has no CLONE_NEWTIME: its bit is part of the exit signal there. */
 #define NAMESPACES                                                                                 \
@@ -102,6 +108,15 @@ const struct rule rules[] = {
     {{"personality"}, ONLY_DEBUG, ALLOW, {EQUAL(0, PER_LINUX | ADDR_NO_RANDOMIZE)}},
     {{"personality"}, ONLY_DEBUG, ALLOW, {EQUAL(0, PER_LINUX32 | ADDR_NO_RANDOMIZE)}},
     {{"personality"}, ALWAYS, REFUSE(EPERM)},
+
+    /* Core files are off for good, by the one limit (1) that also keeps a pipe in core_pattern from
+     * starting the host's handler; 0 would let it start. Programs that switch them off themselves
+     * have what they want. */
+    {{"setrlimit"}, ALWAYS, DO_NOTHING, {EQUAL(0, RLIMIT_CORE)}},
+    {{"setrlimit"}, ALWAYS, ALLOW},
+    {{"prlimit64"}, ALWAYS, DO_NOTHING, {EQUAL(1, RLIMIT_CORE), NOT_NULL_LOW(2)}},
+    {{"prlimit64"}, ALWAYS, DO_NOTHING, {EQUAL(1, RLIMIT_CORE), NOT_NULL_HIGH(2)}},
+    {{"prlimit64"}, ALWAYS, ALLOW},
 
     {{"seccomp"},
      ALWAYS,

@@ -7,11 +7,13 @@
 #include <stdint.h>
 
 /* One test of one argument. Only the low 32 bits are looked at: every argument that we judge is an
- * int or smaller to the kernel, so garbage above must not change the answer. */
+ * int or smaller to the kernel, so garbage above must not change the answer. For a pointer, which
+ * may be NULL or not, there is `high`. */
 struct check {
   enum { CHECK_END, CHECK_EQUAL, CHECK_NOT_EQUAL, CHECK_ANY_BIT } kind;
   unsigned argument;
   uint32_t mask, value;
+  bool high; /* the other half */
 };
 
 /* The first rule of a call whose checks all hold decides. The last has none. */

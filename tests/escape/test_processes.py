@@ -8,6 +8,7 @@ import time
 import pytest
 
 from rows import GONE, Row, judge, refuses, table
+from sessions import eventually
 
 pytestmark = pytest.mark.escape
 
@@ -234,3 +235,48 @@ def test_debugger(box, tool):
     control = box.plain(tool, timeout=30)
     result = box.run(tool, timeout=30)
     assert result.exit == control.exit and "not permitted" not in result.stderr, result
+
+
+# In every way: the library's call, a shell's, and one with a pointer whose lower half is zero.
+LOWER_CORE_LIMIT = """
+import ctypes, os, resource
+resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+libc = ctypes.CDLL(None)
+libc.mmap.restype = ctypes.c_void_p
+flags = 0x22 | 0x100000  # private, anonymous, fixed
+at = libc.mmap(ctypes.c_void_p(1 << 32), 4096, 3, flags, -1, ctypes.c_long(0))
+assert at == 1 << 32, at
+number = {"x86_64": 302, "aarch64": 261}[os.uname().machine]
+assert libc.syscall(number, 0, resource.RLIMIT_CORE, ctypes.c_void_p(at), None) == 0
+os.execvp("sh", ["sh", "-c", "ulimit -c 0; " + AFTERWARDS])
+"""
+
+
+def lower_core_limit(afterwards):
+    return ["python3", "-c", LOWER_CORE_LIMIT.replace("AFTERWARDS", repr(afterwards))]
+
+
+def test_core_limit_stays(box):
+    """1 keeps the kernel from starting the handler that core_pattern names; 0 does not."""
+    show = lower_core_limit("grep core /proc/self/limits")
+    assert box.plain(show).stdout.split()[4:6] == ["0", "0"], "the control lowers nothing"
+    assert box.run(show).stdout.split()[4:6] == ["1", "1"]
+
+
+@pytest.mark.skipif("SANDBOX_TEST_VM" not in os.environ,
+                    reason="core_pattern belongs to the whole machine: only in a guest of test-vm")
+def test_core_handler_of_the_host_is_not_started(box):
+    if os.geteuid() != 0:
+        pytest.skip("core_pattern is root's")
+    mark, handler = box.home("handled"), box.home("handler")
+    with open(handler, "w") as script:
+        script.write(f"#!/bin/sh\necho handled >> {mark}\n")
+    os.chmod(handler, 0o755)
+    with open("/proc/sys/kernel/core_pattern", "w") as pattern:
+        pattern.write("|" + handler)
+    crash = lower_core_limit("kill -SEGV $$")
+    box.run(crash)
+    time.sleep(1)
+    assert not os.path.exists(mark)
+    box.plain(crash)
+    assert eventually(lambda: os.path.exists(mark)), "the control starts no handler"

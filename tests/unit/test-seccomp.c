@@ -11,6 +11,7 @@
 #include <sys/ioctl.h>
 #include <sys/personality.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 
@@ -115,6 +116,14 @@ static const struct expectation expectations[] = {
     {ALL, ALLOW, "openat2", {0}},
     {ALL, ALLOW, "landlock_restrict_self", {0}},
     {ALL, ALLOW, "sendmsg", {0}},
+
+    /* Core files stay off, and asking is fine; half a pointer is not NULL. */
+    {ALL, ALLOW, "setrlimit", {RLIMIT_NOFILE, 1}},
+    {ALL, REFUSE(0), "setrlimit", {GARBAGE | RLIMIT_CORE, 1}},
+    {ALL, ALLOW, "prlimit64", {0, RLIMIT_NOFILE, 1}},
+    {ALL, ALLOW, "prlimit64", {0, RLIMIT_CORE, 0, 1}},
+    {ALL, REFUSE(0), "prlimit64", {0, GARBAGE | RLIMIT_CORE, 1}},
+    {ALL, REFUSE(0), "prlimit64", {0, RLIMIT_CORE, 1ULL << 32}},
 
     {DEBUG, ALLOW, "ptrace", {0}},
     {NO_DEBUG, REFUSE(EPERM), "ptrace", {0}},
