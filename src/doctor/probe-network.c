@@ -21,7 +21,7 @@ static int try_relay(void) {
   int sockets[INSIDE_SOCKETS];
   int result = bring_loopback_up();
   if (result == 0)
-    result = inside_prepare(sockets);
+    result = inside_prepare(true, sockets);
   for (int i = 0; result == 0 && i < INSIDE_SOCKETS; i++) {
     if (sockets[i] >= 0)
       close(sockets[i]);

@@ -88,20 +88,28 @@ static int enter_namespaces(struct init *init) {
   return bring_loopback_up() < 0 ? fail(init, STEP_LOOPBACK) : 0;
 }
 
+static int send_sockets(struct init *init, const int *sockets, int first, bool last) {
+  struct message message = {.kind = MESSAGE_NETWORK, .value = first, .id = last};
+  size_t count = sockets[first + 2] >= 0 ? INSIDE_GROUP : 2; /* without IPv6 */
+  int result = fd_send(init->input->channel, sockets + first, count, &message, sizeof message);
+  for (size_t i = 0; i < count; i++)
+    close(sockets[first + (int)i]);
+  return result;
+}
+
 /* The relay accepts on these from outside. Here they are closed: when the relay goes, so does the
  * way out. */
 static int prepare_network(struct init *init) {
-  if (init->input->base->network.mode == NETWORK_NONE)
+  enum policy_network mode = init->input->base->network.mode;
+  if (mode == NETWORK_NONE)
     return 0;
   int sockets[INSIDE_SOCKETS];
-  int result = inside_prepare(sockets);
-  if (result < 0)
-    return report_failure(init->report, STEP_NETWORK, result);
-  struct message message = {.kind = MESSAGE_NETWORK};
-  size_t count = sockets[INSIDE_TCP6] >= 0 ? INSIDE_SOCKETS : INSIDE_TCP6;
-  result = fd_send(init->input->channel, sockets, count, &message, sizeof message);
-  for (size_t i = 0; i < count; i++)
-    close(sockets[i]);
+  bool full = mode == NETWORK_FULL;
+  int result = inside_prepare(full, sockets);
+  if (result == 0)
+    result = send_sockets(init, sockets, 0, !full);
+  if (result == 0 && full)
+    result = send_sockets(init, sockets, INSIDE_GROUP, true);
   return result < 0 ? report_failure(init->report, STEP_NETWORK, result) : 0;
 }
 

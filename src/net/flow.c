@@ -165,36 +165,6 @@ void flow_fail(struct flow *flow, const char *format, ...) {
 
 /* ---- connecting ---- */
 
-static void explain(struct flow *flow, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
-static void explain(struct flow *flow, const char *format, ...) {
-  va_list arguments;
-  va_start(arguments, format);
-  set_reason(flow, format, arguments);
-  va_end(arguments);
-}
-
-/* The last look before a packet leaves: also a name that policy allows leads here. */
-static bool may_use(struct flow *flow, const struct address *address) {
-  const struct host_rules *rules = flow->relay->input->rules;
-  char text[64];
-  address_to_text(address, text);
-  struct host_decision decision = host_rules_address(rules, address, flow->port);
-  if (decision.verdict == HOST_DENIED) {
-    explain(flow, "%s is %s: %s", flow->host, text, decision.rule->written);
-    return false;
-  }
-  if (host_rules_list_address(rules, address, flow->port))
-    return true;
-  const char *problem = guard_reason(address);
-  if (!problem && guard_is_own(address))
-    problem = "an address of this machine";
-  if (problem)
-    explain(flow, "leads to %s: %s; to allow it, list %s:%u itself", text, problem, text,
-            flow->port);
-  return !problem;
-}
-
 static int start_connecting(struct flow *flow, const struct address *address, uint16_t port) {
   struct sockaddr_storage target;
   socklen_t length = address_to_sockaddr(address, port, &target);
@@ -254,7 +224,8 @@ static void connect_next(struct flow *flow) {
   while (!is_last_target(flow)) {
     const struct address *address = &flow->targets->addresses[flow->next_target++];
     bool upstream = uses_upstream(flow);
-    if (!upstream && !may_use(flow, address)) {
+    if (!upstream &&
+        !guard_allows(flow->relay->input->rules, flow->host, address, flow->port, flow->reason)) {
       refused = true;
       continue;
     }

@@ -4,6 +4,7 @@
 #include "net/link.h"
 #include "net/loop.h"
 #include "net/names.h"
+#include "net/packet.h"
 #include "net/relay.h"
 #include "net/resolve.h"
 
@@ -82,6 +83,8 @@ struct relay {
   uint32_t last_question;
   uint64_t denial_window_ms;
   unsigned denials_told, denials_untold;
+  struct association *associations, *dead_associations; /* UDP; the latest first */
+  size_t association_count;
   unsigned asked_count; /* questions that are being looked into */
 };
 
@@ -125,6 +128,15 @@ struct refusal {
   bool asked; /* the monitor itself said no: it knows */
 };
 void relay_note_denied(struct relay *relay, const struct refusal *refusal);
+
+/* receive.c: the next datagram; false: there is none. Without a whole one the length is 0. */
+bool datagram_receive(int fd, void *bytes, size_t size, size_t *ret_length,
+                      struct endpoint *ret_client, struct endpoint *ret_target);
+
+/* datagrams.c: UDP in mode full */
+void datagrams_read(struct relay *relay, int fd);
+void datagrams_tick(struct relay *relay, uint64_t now);
+void datagrams_free_dead(struct relay *relay);
 
 /* questions.c: DNS */
 void questions_forget(struct flow *flow);

@@ -1,6 +1,7 @@
 /* The guard on addresses; see guard.h. */
 #include "net/guard.h"
 
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -86,4 +87,24 @@ bool guard_is_own(const struct address *address) {
   uint16_t ignored;
   struct address own = address_from_sockaddr(&source, &ignored);
   return address_equal(&own, address);
+}
+
+bool guard_allows(const struct host_rules *rules, const char *host, const struct address *address,
+                  uint16_t port, char ret_reason[REASON_SIZE]) {
+  char text[64];
+  address_to_text(address, text);
+  struct host_decision decision = host_rules_address(rules, address, port);
+  if (decision.verdict == HOST_DENIED) {
+    snprintf(ret_reason, REASON_SIZE, "%.100s is %s: %.200s", host, text, decision.rule->written);
+    return false;
+  }
+  if (host_rules_list_address(rules, address, port))
+    return true;
+  const char *problem = guard_reason(address);
+  if (!problem && guard_is_own(address))
+    problem = "an address of this machine";
+  if (problem)
+    snprintf(ret_reason, REASON_SIZE, "leads to %s: %s; to allow it, list %s:%u itself", text,
+             problem, text, port);
+  return !problem;
 }

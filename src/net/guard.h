@@ -12,3 +12,7 @@ const char *guard_reason(const struct address *address);
 
 /* True if this machine has the address. */
 bool guard_is_own(const struct address *address);
+
+/* The last look before a packet leaves, also for what a name that policy allows has led to. */
+bool guard_allows(const struct host_rules *rules, const char *host, const struct address *address,
+                  uint16_t port, char ret_reason[REASON_SIZE]);

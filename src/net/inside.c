@@ -19,6 +19,7 @@
 #define LOOPBACK_INDEX 1 /* in every new network namespace */
 #define TABLE          "sandbox"
 #define CHAIN          "relay"
+#define RELAY_MARK     1
 
 static const uint8_t loopback_network[] = {127};
 static const uint8_t resolver_address[] = {127, 0, 0, 53};
@@ -31,7 +32,7 @@ static const uint8_t own_address6[16] = {0xfd, 's', 'a', 'n', 'd', 'b', 'o', 'x'
 /* ---- messages ---- */
 
 struct buffer {
-  _Alignas(8) char bytes[8192];
+  _Alignas(8) char bytes[16384];
   size_t length;
   uint32_t sequence;
 };
@@ -208,12 +209,12 @@ static void add_compare(struct buffer *buffer, const void *value, size_t size) {
   end_expression(buffer, expression);
 }
 
-static void match_meta(struct buffer *buffer, uint32_t key, uint8_t value) {
+static void match_meta(struct buffer *buffer, uint32_t key, const void *value, size_t size) {
   struct expression expression = begin_expression(buffer, "meta");
   put_number(buffer, NFTA_META_DREG, NFT_REG_1);
   put_number(buffer, NFTA_META_KEY, key);
   end_expression(buffer, expression);
-  add_compare(buffer, &value, sizeof value);
+  add_compare(buffer, value, size);
 }
 
 static void match_payload(struct buffer *buffer, uint32_t base, uint32_t offset, const void *value,
@@ -247,17 +248,22 @@ static void return_verdict(struct buffer *buffer) {
 
 /* ---- the table of rules ---- */
 
+enum { ONLY_FULL = 1 }; /* datagrams are carried in mode full alone */
+
 static const struct rule {
-  uint8_t family;
+  uint8_t family;             /* NFPROTO_INET: both */
   const uint8_t *destination; /* begins with this, or NULL */
   size_t destination_size;
   uint8_t protocol; /* 0: any */
   uint16_t port;    /* of the destination; 0: any */
   const uint8_t *to;
   uint16_t to_port; /* 0: left alone */
+  unsigned when;
+  uint32_t mark; /* 0: any */
 } rules[] = {
-    /* whoever a question is for, we answer it; also without any resolv.conf, which means loopback
-     */
+    /* what the relay sends itself */
+    {NFPROTO_INET, NULL, 0, 0, 0, NULL, 0, ONLY_FULL, RELAY_MARK},
+    /* whoever a question is for, we answer it; also without any resolv.conf: that means loopback */
     {NFPROTO_IPV4, NULL, 0, IPPROTO_UDP, RESOLVER_PORT, resolver_address, RESOLVER_PORT},
     {NFPROTO_IPV6, NULL, 0, IPPROTO_UDP, RESOLVER_PORT, loopback6, RESOLVER_PORT},
     {NFPROTO_IPV4, NULL, 0, IPPROTO_TCP, RESOLVER_PORT, relay_address, RELAY_PORT},
@@ -268,6 +274,8 @@ static const struct rule {
     {NFPROTO_IPV6, own_address6, 16, 0, 0, NULL, 0},
     {NFPROTO_IPV4, NULL, 0, IPPROTO_TCP, 0, relay_address, RELAY_PORT},
     {NFPROTO_IPV6, NULL, 0, IPPROTO_TCP, 0, loopback6, RELAY_PORT},
+    {NFPROTO_IPV4, NULL, 0, IPPROTO_UDP, 0, relay_address, RELAY_PORT, ONLY_FULL},
+    {NFPROTO_IPV6, NULL, 0, IPPROTO_UDP, 0, loopback6, RELAY_PORT, ONLY_FULL},
     /* any other datagram finds no socket: "port unreachable" */
 };
 
@@ -287,12 +295,15 @@ static void add_rule(struct buffer *buffer, const struct rule *rule) {
   put_text(buffer, NFTA_RULE_TABLE, TABLE);
   put_text(buffer, NFTA_RULE_CHAIN, CHAIN);
   size_t expressions = begin_nest(buffer, NFTA_RULE_EXPRESSIONS);
-  match_meta(buffer, NFT_META_NFPROTO, rule->family);
+  if (rule->mark)
+    match_meta(buffer, NFT_META_MARK, &rule->mark, sizeof rule->mark);
+  if (rule->family != NFPROTO_INET)
+    match_meta(buffer, NFT_META_NFPROTO, &rule->family, sizeof rule->family);
   if (rule->destination)
     match_payload(buffer, NFT_PAYLOAD_NETWORK_HEADER, rule->family == NFPROTO_IPV6 ? 24 : 16,
                   rule->destination, rule->destination_size);
   if (rule->protocol)
-    match_meta(buffer, NFT_META_L4PROTO, rule->protocol);
+    match_meta(buffer, NFT_META_L4PROTO, &rule->protocol, sizeof rule->protocol);
   if (rule->port) {
     uint16_t port = htons(rule->port);
     match_payload(buffer, NFT_PAYLOAD_TRANSPORT_HEADER, 2, &port, sizeof port);
@@ -305,12 +316,12 @@ static void add_rule(struct buffer *buffer, const struct rule *rule) {
   end_message(buffer, message);
 }
 
-static int add_rules(bool v6) {
+static int add_rules(bool v6, bool full) {
   struct buffer buffer = {0};
   add_batch_edge(&buffer, NFNL_MSG_BATCH_BEGIN);
   add_table_and_chain(&buffer);
   for (size_t i = 0; i < ARRAY_SIZE(rules); i++) {
-    if (v6 || rules[i].family != NFPROTO_IPV6)
+    if ((v6 || rules[i].family != NFPROTO_IPV6) && (full || rules[i].when != ONLY_FULL))
       add_rule(&buffer, &rules[i]);
   }
   add_batch_edge(&buffer, NFNL_MSG_BATCH_END);
@@ -319,67 +330,98 @@ static int add_rules(bool v6) {
 
 /* ---- sockets ---- */
 
+static const struct socket_kind {
+  int family, type, protocol;
+  const uint8_t *address; /* NULL: not bound */
+  uint16_t port;
+  bool only_full;
+} kinds[INSIDE_SOCKETS] = {
+    [INSIDE_TCP4] = {AF_INET, SOCK_STREAM, 0, relay_address, RELAY_PORT},
+    [INSIDE_UDP4] = {AF_INET, SOCK_DGRAM, 0, resolver_address, RESOLVER_PORT},
+    [INSIDE_TCP6] = {AF_INET6, SOCK_STREAM, 0, loopback6, RELAY_PORT},
+    [INSIDE_UDP6] = {AF_INET6, SOCK_DGRAM, 0, loopback6, RESOLVER_PORT},
+    [INSIDE_DATAGRAMS4] = {AF_INET, SOCK_DGRAM, 0, relay_address, RELAY_PORT, true},
+    [INSIDE_RAW4] = {AF_INET, SOCK_RAW, IPPROTO_RAW, NULL, 0, true},
+    [INSIDE_DATAGRAMS6] = {AF_INET6, SOCK_DGRAM, 0, loopback6, RELAY_PORT, true},
+    [INSIDE_RAW6] = {AF_INET6, SOCK_RAW, IPPROTO_RAW, NULL, 0, true},
+};
+
+static int set_option(int fd, int level, int option, int value) {
+  return setsockopt(fd, level, option, &value, sizeof value) < 0 ? -errno : 0;
+}
+
 /* IP_TRANSPARENT is what the rules look for, and lets answers come from foreign addresses. */
-static int make_transparent(int fd, bool v6, bool datagrams) {
-  static const int on = 1;
+static int make_transparent(int fd, const struct socket_kind *kind) {
+  bool v6 = kind->family == AF_INET6;
   int level = v6 ? SOL_IPV6 : SOL_IP;
-  if (setsockopt(fd, level, v6 ? IPV6_TRANSPARENT : IP_TRANSPARENT, &on, sizeof on) < 0)
-    return -errno;
-  if (v6 && setsockopt(fd, SOL_IPV6, IPV6_V6ONLY, &on, sizeof on) < 0)
-    return -errno;
-  if (datagrams &&
-      setsockopt(fd, level, v6 ? IPV6_RECVORIGDSTADDR : IP_RECVORIGDSTADDR, &on, sizeof on) < 0)
-    return -errno;
-  return 0;
+  int result = set_option(fd, level, v6 ? IPV6_TRANSPARENT : IP_TRANSPARENT, 1);
+  if (result == 0 && v6)
+    result = set_option(fd, SOL_IPV6, IPV6_V6ONLY, 1);
+  if (result == 0 && kind->type == SOCK_DGRAM)
+    result = set_option(fd, level, v6 ? IPV6_RECVORIGDSTADDR : IP_RECVORIGDSTADDR, 1);
+  return result;
 }
 
-static int bind_socket(int fd, bool v6, bool datagrams) {
-  struct sockaddr_in v4_address = {.sin_family = AF_INET,
-                                   .sin_port = htons(datagrams ? RESOLVER_PORT : RELAY_PORT)};
-  memcpy(&v4_address.sin_addr, datagrams ? resolver_address : relay_address, 4);
-  struct sockaddr_in6 v6_address = {.sin6_family = AF_INET6, .sin6_port = v4_address.sin_port};
-  memcpy(&v6_address.sin6_addr, loopback6, 16);
-  const void *address = v6 ? (const void *)&v6_address : &v4_address;
-  if (bind(fd, address, v6 ? sizeof v6_address : sizeof v4_address) < 0)
-    return -errno;
-  return !datagrams && listen(fd, 4096) < 0 ? -errno : 0;
+/* Sends whole packets, from whatever address; the mark keeps the rules from leading them back. */
+static int make_raw(int fd, const struct socket_kind *kind) {
+  int result = set_option(fd, SOL_SOCKET, SO_MARK, RELAY_MARK);
+  if (result == 0)
+    result = set_option(fd, SOL_SOCKET, SO_RCVBUF, 0); /* it only sends */
+  if (result == 0 && kind->family == AF_INET6)
+    result = set_option(fd, SOL_IPV6, IPV6_HDRINCL, 1);
+  return result;
 }
 
-static int open_socket(bool v6, bool datagrams) {
+static int bind_socket(int fd, const struct socket_kind *kind) {
+  struct sockaddr_in v4 = {.sin_family = AF_INET, .sin_port = htons(kind->port)};
+  struct sockaddr_in6 v6 = {.sin6_family = AF_INET6, .sin6_port = htons(kind->port)};
+  bool is_v6 = kind->family == AF_INET6;
+  if (is_v6)
+    memcpy(&v6.sin6_addr, kind->address, 16);
+  else
+    memcpy(&v4.sin_addr, kind->address, 4);
+  if (bind(fd, is_v6 ? (const struct sockaddr *)&v6 : (const struct sockaddr *)&v4,
+           is_v6 ? sizeof v6 : sizeof v4) < 0)
+    return -errno;
+  return kind->type == SOCK_STREAM && listen(fd, 4096) < 0 ? -errno : 0;
+}
+
+static int open_socket(const struct socket_kind *kind) {
   _cleanup_close_ int fd =
-      socket(v6 ? AF_INET6 : AF_INET,
-             (datagrams ? SOCK_DGRAM : SOCK_STREAM) | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+      socket(kind->family, kind->type | SOCK_CLOEXEC | SOCK_NONBLOCK, kind->protocol);
   if (fd < 0)
     return -errno;
-  int result = make_transparent(fd, v6, datagrams);
-  if (result == 0)
-    result = bind_socket(fd, v6, datagrams);
+  int result = kind->type == SOCK_RAW ? make_raw(fd, kind) : make_transparent(fd, kind);
+  if (result == 0 && kind->address)
+    result = bind_socket(fd, kind);
   return result < 0 ? result : steal_fd(&fd);
 }
 
-static int open_sockets(int ret_sockets[INSIDE_SOCKETS], bool *ret_v6) {
+static int open_sockets(int ret_sockets[INSIDE_SOCKETS], bool full, bool *ret_v6) {
+  *ret_v6 = true;
   for (int i = 0; i < INSIDE_SOCKETS; i++) {
-    bool v6 = i == INSIDE_TCP6 || i == INSIDE_UDP6;
-    int fd = open_socket(v6, i == INSIDE_UDP4 || i == INSIDE_UDP6);
+    bool v6 = kinds[i].family == AF_INET6;
+    if ((kinds[i].only_full && !full) || (v6 && !*ret_v6))
+      continue;
+    int fd = open_socket(&kinds[i]);
     if (v6 && (fd == -EAFNOSUPPORT || fd == -EADDRNOTAVAIL)) {
       *ret_v6 = false; /* switched off on this machine */
-      return 0;
+      continue;
     }
     if (fd < 0)
       return fd;
     ret_sockets[i] = fd;
   }
-  *ret_v6 = true;
   return 0;
 }
 
-int inside_prepare(int ret_sockets[INSIDE_SOCKETS]) {
-  bool v6 = false;
+int inside_prepare(bool full, int ret_sockets[INSIDE_SOCKETS]) {
+  bool v6;
   for (int i = 0; i < INSIDE_SOCKETS; i++)
     ret_sockets[i] = -1;
-  int result = open_sockets(ret_sockets, &v6);
+  int result = open_sockets(ret_sockets, full, &v6);
   if (result == 0)
-    result = add_rules(v6);
+    result = add_rules(v6, full);
   if (result == 0)
     result = add_routes(v6);
   for (int i = 0; result < 0 && i < INSIDE_SOCKETS; i++) {

@@ -18,8 +18,20 @@
 #define RESOLVER_PORT    53
 #define RESOLVER_ADDRESS "127.0.0.53"
 
-enum inside_socket { INSIDE_TCP4, INSIDE_UDP4, INSIDE_TCP6, INSIDE_UDP6, INSIDE_SOCKETS };
+enum inside_socket {
+  INSIDE_TCP4,
+  INSIDE_UDP4, /* questions */
+  INSIDE_TCP6,
+  INSIDE_UDP6,
+  INSIDE_GROUP, /* so many are passed at a time */
+  /* mode full: all other datagrams, and a socket that sends whole packets for the answers */
+  INSIDE_DATAGRAMS4 = INSIDE_GROUP,
+  INSIDE_RAW4,
+  INSIDE_DATAGRAMS6,
+  INSIDE_RAW6,
+  INSIDE_SOCKETS
+};
 
 /* Fills ret_sockets; those of IPv6 are -1 where the kernel has none. Returns 0 or a negative errno,
  * and then nothing is open. */
-int inside_prepare(int ret_sockets[INSIDE_SOCKETS]);
+int inside_prepare(bool full, int ret_sockets[INSIDE_SOCKETS]);

@@ -228,44 +228,17 @@ static void answer(struct asker *asker, const uint8_t *message, size_t length) {
 
 /* ---- receiving ---- */
 
-static bool find_destination(struct msghdr *message, struct address *ret) {
-  for (struct cmsghdr *control = CMSG_FIRSTHDR(message); control;
-       control = CMSG_NXTHDR(message, control)) {
-    bool v4 = control->cmsg_level == SOL_IP && control->cmsg_type == IP_ORIGDSTADDR;
-    bool v6 = control->cmsg_level == SOL_IPV6 && control->cmsg_type == IPV6_ORIGDSTADDR;
-    if (!v4 && !v6)
-      continue;
-    struct sockaddr_storage storage = {0};
-    memcpy(&storage, CMSG_DATA(control),
-           v4 ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6));
-    uint16_t ignored;
-    *ret = address_from_sockaddr(&storage, &ignored);
-    return true;
-  }
-  return false;
-}
-
 void questions_read_datagrams(struct relay *relay, int fd) {
   for (int round = 0; round < ROUND_LIMIT; round++) {
-    struct asker asker = {.relay = relay, .fd = fd};
-    union {
-      char bytes[CMSG_SPACE(sizeof(struct sockaddr_in6))];
-      struct cmsghdr align;
-    } control;
     uint8_t bytes[QUESTION_SIZE];
-    struct iovec part = {bytes, sizeof bytes};
-    struct msghdr message = {.msg_name = &asker.from,
-                             .msg_namelen = sizeof asker.from,
-                             .msg_iov = &part,
-                             .msg_iovlen = 1,
-                             .msg_control = &control,
-                             .msg_controllen = sizeof control};
-    ssize_t got = recvmsg(fd, &message, MSG_DONTWAIT);
-    if (got < 0)
+    size_t length;
+    struct endpoint client, target;
+    if (!datagram_receive(fd, bytes, sizeof bytes, &length, &client, &target))
       return;
-    asker.from_length = message.msg_namelen;
-    if (!(message.msg_flags & MSG_TRUNC) && find_destination(&message, &asker.to))
-      answer(&asker, bytes, (size_t)got);
+    struct asker asker = {.relay = relay, .fd = fd, .to = target.address};
+    asker.from_length = address_to_sockaddr(&client.address, client.port, &asker.from);
+    if (length > 0)
+      answer(&asker, bytes, length);
   }
 }
 

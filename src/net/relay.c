@@ -59,12 +59,21 @@ static void on_questions(struct watch *watch, uint32_t events) {
   questions_read_datagrams(the_relay, watch->fd);
 }
 
+static void on_datagrams(struct watch *watch, uint32_t events) {
+  (void)events;
+  datagrams_read(the_relay, watch->fd);
+}
+
+static void (*const readers[INSIDE_SOCKETS])(struct watch *watch, uint32_t events) = {
+    [INSIDE_TCP4] = on_connections,     [INSIDE_TCP6] = on_connections,
+    [INSIDE_UDP4] = on_questions,       [INSIDE_UDP6] = on_questions,
+    [INSIDE_DATAGRAMS4] = on_datagrams, [INSIDE_DATAGRAMS6] = on_datagrams,
+};
+
 static int watch_sockets(struct relay *relay) {
   for (int i = 0; i < INSIDE_SOCKETS; i++) {
-    bool datagrams = i == INSIDE_UDP4 || i == INSIDE_UDP6;
-    relay->listeners[i] = (struct watch){.fd = relay->input->sockets[i],
-                                         .ready = datagrams ? on_questions : on_connections};
-    if (relay->listeners[i].fd < 0)
+    relay->listeners[i] = (struct watch){.fd = relay->input->sockets[i], .ready = readers[i]};
+    if (relay->listeners[i].fd < 0 || !readers[i])
       continue;
     int result = loop_add_level(&relay->loop, &relay->listeners[i], EPOLLIN);
     if (result < 0)
@@ -130,7 +139,7 @@ static int next_timeout(struct relay *relay) {
   if (relay->turns)
     return 0;
   int wait = resolver_timeout(relay->resolver);
-  bool ticking = relay->flows || !relay->listening;
+  bool ticking = relay->flows || relay->associations || !relay->listening;
   if (ticking && (wait < 0 || wait > TICK_MS))
     wait = TICK_MS;
   return wait;
@@ -146,10 +155,12 @@ static void work(struct relay *relay) {
     if (now - last_tick >= TICK_MS) {
       last_tick = now;
       flow_tick(relay, now);
+      datagrams_tick(relay, now);
       if (!relay->listening)
         set_listening(relay, true); /* try again; it stops by itself */
     }
     free_dead(relay);
+    datagrams_free_dead(relay);
   }
 }
 

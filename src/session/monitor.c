@@ -265,7 +265,7 @@ static void handle_message(struct monitor *monitor, const struct message *messag
     fds[0] = -1;
     return;
   case MESSAGE_NETWORK:
-    network_start(monitor, fds);
+    network_sockets(monitor, message, fds);
     return;
   case MESSAGE_GATE:
     on_gate(monitor, fds);

@@ -32,6 +32,14 @@ static _Noreturn void relay_process(struct monitor *monitor, const int *sockets,
   _exit(0);
 }
 
+static void close_sockets(struct network *network) {
+  for (size_t i = 0; i < INSIDE_SOCKETS; i++) {
+    if (network->sockets[i] >= 0)
+      close(network->sockets[i]);
+    network->sockets[i] = -1;
+  }
+}
+
 static int start(struct monitor *monitor, const int *sockets) {
   struct network *network = &monitor->network;
   int ends[2];
@@ -55,13 +63,23 @@ static int start(struct monitor *monitor, const int *sockets) {
   return 0;
 }
 
-void network_start(struct monitor *monitor, int sockets[FD_PASS_LIMIT]) {
-  _Static_assert(FD_PASS_LIMIT == INSIDE_SOCKETS, "one message carries all sockets");
-  if (monitor->network.relay > 0 || start(monitor, sockets) < 0) {
-    monitor->network.failed = true;
+void network_sockets(struct monitor *monitor, const struct message *message,
+                     int fds[FD_PASS_LIMIT]) {
+  _Static_assert(FD_PASS_LIMIT == INSIDE_GROUP, "one message carries one group");
+  struct network *network = &monitor->network;
+  bool fits = message->value == 0 || message->value == INSIDE_GROUP;
+  for (size_t i = 0; fits && i < FD_PASS_LIMIT; i++) {
+    network->sockets[(size_t)message->value + i] = fds[i];
+    fds[i] = -1;
+  }
+  if (message->id == 0)
+    return; /* more come */
+  if (!fits || network->relay > 0 || start(monitor, network->sockets) < 0) {
+    network->failed = true;
     monitor->over = true;
   }
-  /* The caller closes our copies: when the relay goes, nobody listens any more. */
+  /* Our copies: when the relay goes, nobody may listen any more. */
+  close_sockets(network);
 }
 
 struct pollfd network_watch(const struct network *network) {
@@ -252,5 +270,8 @@ void network_finish(struct monitor *monitor) {
   if (network->ledger)
     note_figures(monitor);
   ledger_free(network->ledger);
-  *network = (struct network){.line = -1, .failed = network->failed};
+  close_sockets(network);
+  bool failed = network->failed;
+  *network = NETWORK_NONE_YET;
+  network->failed = failed;
 }

@@ -7,23 +7,28 @@
 
 #include "core/error.h"
 #include "core/file.h"
+#include "engine/channel.h"
+#include "net/inside.h"
 #include "net/ledger.h"
 #include "net/link.h"
 
 struct monitor;
 
 struct network {
-  pid_t relay; /* 0: there is none */
-  int line;    /* to it, or -1 */
+  pid_t relay;                 /* 0: there is none */
+  int line;                    /* to it, or -1 */
+  int sockets[INSIDE_SOCKETS]; /* until it is started */
   struct ledger *ledger;
   struct network_question *questions; /* that wait for an answer */
-  bool ready;  /* it has said so */
-  bool failed; /* it ended before that */
+  bool ready;                         /* it has said so */
+  bool failed;                        /* it ended before that */
 };
-#define NETWORK_NONE_YET ((struct network){.line = -1})
+#define NETWORK_NONE_YET ((struct network){.line = -1, .sockets = {-1, -1, -1, -1, -1, -1, -1, -1}})
 
-/* The session's init has sent the relay's sockets. */
-void network_start(struct monitor *monitor, int sockets[FD_PASS_LIMIT]);
+/* The session's init has sent sockets of the relay; with the last of them it is started. Takes the
+ * descriptors. */
+void network_sockets(struct monitor *monitor, const struct message *message,
+                     int fds[FD_PASS_LIMIT]);
 
 /* What to poll for, and what to do then. */
 struct pollfd network_watch(const struct network *network);

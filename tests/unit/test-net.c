@@ -8,6 +8,7 @@
 #include "net/guard.h"
 #include "net/http.h"
 #include "net/names.h"
+#include "net/packet.h"
 #include "net/settings.h"
 #include "net/socks.h"
 #include "net/tls.h"
@@ -627,6 +628,31 @@ static void test_http_responses(void **state) {
   assert_int_equal(http_response_parse(text, strlen(text), false, &response), HTTP_WRONG);
 }
 
+/* ---- packets ---- */
+
+static void test_packets(void **state) {
+  (void)state;
+  uint8_t packet[PACKET_OVERHEAD + 16];
+  struct endpoint from = {{.family = 4, .bytes = {192, 0, 2, 1}}, 53};
+  struct endpoint to = {{.family = 4, .bytes = {192, 0, 2, 2}}, 4096};
+  assert_int_equal(packet_write(&from, &to, "abc", 3, packet), 31);
+  assert_int_equal(packet[0], 0x45);
+  assert_int_equal(packet[3], 31);
+  assert_memory_equal(packet + 28, "abc", 3);
+  for (int family = 4; family <= 6; family += 2) {
+    from.address.family = to.address.family = (uint8_t)family;
+    size_t head = family == 6 ? 40 : 20, size = family == 6 ? 16 : 4;
+    assert_int_equal(packet_write(&from, &to, "abc", 3, packet), head + 11);
+    uint32_t sum = 17 + 11; /* with its checksum, everything adds up to ones */
+    for (size_t i = 0; i < size; i += 2)
+      sum += (uint32_t)(from.address.bytes[i] << 8 | from.address.bytes[i + 1]) +
+             (uint32_t)(to.address.bytes[i] << 8 | to.address.bytes[i + 1]);
+    for (size_t i = 0; i < 11; i++)
+      sum += (uint32_t)packet[head + i] << (i % 2 ? 0 : 8);
+    assert_int_equal((sum & 0xffff) + (sum >> 16), 0xffff);
+  }
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_host_parse),
     cmocka_unit_test(test_address_parse),
@@ -647,5 +673,6 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_http_requests),
     cmocka_unit_test(test_http_bodies),
     cmocka_unit_test(test_http_responses),
+    cmocka_unit_test(test_packets),
 };
 UNIT_MAIN(tests)
