@@ -407,15 +407,11 @@ static void read_request(struct flow *flow) {
     http_read(flow);
 }
 
-/* While it waits for a decision or a connection. An end of file may be half of one, of who has said
- * all it had to say and waits for the answer; who has said nothing is gone, and so is its question.
+/* While it waits. An end of file may be half of one, of who has said all it had to say; while it is
+ * asked about we cannot wait to see, for the question would stay when its program has been killed.
  */
 static bool is_gone(const struct flow *flow, uint32_t events) {
-  char byte;
-  if (events & (EPOLLHUP | EPOLLERR))
-    return true;
-  return (events & EPOLLRDHUP) && flow->state == FLOW_ASKING &&
-         recv(flow->client.watch.fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
+  return (events & (EPOLLHUP | EPOLLERR)) || ((events & EPOLLRDHUP) && flow->state == FLOW_ASKING);
 }
 
 static void on_client(struct watch *watch, uint32_t events) {

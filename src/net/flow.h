@@ -85,7 +85,8 @@ struct relay {
   unsigned denials_told, denials_untold;
   struct association *associations, *dead_associations; /* UDP; the latest first */
   size_t association_count;
-  unsigned asked_count; /* questions that are being looked into */
+  struct missing *missing; /* names that were just answered with "no such name" */
+  unsigned asked_count;    /* questions that are being looked into */
 };
 
 /* flow.c: the course of a connection */

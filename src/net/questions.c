@@ -89,6 +89,43 @@ static void send_reply(struct asker *asker, const struct dns_question *question,
   send_datagram(asker, bytes, length);
 }
 
+/* ---- names that are completed ---- */
+
+#define MISSING_LIMIT 16
+#define MISSING_MS    5000
+
+/* A program that hears "no such name" tries again with the domains of `search` behind it. That is
+ * nothing anybody should be asked about. */
+struct missing {
+  struct {
+    char name[HOST_NAME_SIZE];
+    uint64_t until_ms;
+  } items[MISSING_LIMIT];
+  unsigned next;
+};
+
+static void note_missing(struct relay *relay, const char *name) {
+  if (!relay->input->may_ask)
+    return;
+  if (!relay->missing)
+    relay->missing = xcalloc(1, sizeof *relay->missing);
+  unsigned at = relay->missing->next++ % MISSING_LIMIT;
+  strcpy(relay->missing->items[at].name, name);
+  relay->missing->items[at].until_ms = loop_now_ms() + MISSING_MS;
+}
+
+static bool is_completed(const struct relay *relay, const char *name) {
+  uint64_t now = relay->missing ? loop_now_ms() : 0;
+  for (size_t i = 0; relay->missing && i < MISSING_LIMIT; i++) {
+    const char *missing = relay->missing->items[i].name;
+    size_t length = strlen(missing);
+    if (relay->missing->items[i].until_ms > now && strncmp(name, missing, length) == 0 &&
+        name[length] == '.')
+      return true;
+  }
+  return false;
+}
+
 /* ---- deciding ---- */
 
 static bool is_local_name(const struct relay *relay, const char *name) {
@@ -134,12 +171,15 @@ static void reply_reverse(struct asker *asker, const struct dns_question *questi
 
 static void reply_code(struct asker *asker, const struct dns_question *question,
                        enum dns_code code) {
+  if (code == DNS_NO_SUCH_NAME)
+    note_missing(asker->relay, question->name);
   send_reply(asker, question, &(struct dns_reply){.code = code});
 }
 
 static void reply_denied(struct asker *asker, const struct dns_question *question,
                          const struct host_rule *rule) {
   asker->relay->input->ledger->denied_questions++;
+  note_missing(asker->relay, question->name);
   relay_note_denied(
       asker->relay,
       &(struct refusal){.host = question->name,
@@ -218,6 +258,10 @@ static void answer(struct asker *asker, const uint8_t *message, size_t length) {
   }
   struct host_decision decision = host_rules_name(relay->input->rules, question.name, 0);
   bool known = decision.verdict == HOST_ALLOWED;
+  if (!known && is_completed(relay, question.name)) {
+    reply_code(asker, &question, DNS_NO_SUCH_NAME);
+    return;
+  }
   if (!known && (decision.verdict == HOST_DENIED || !relay->input->may_ask))
     reply_denied(asker, &question, decision.rule);
   else if (!known || relay->input->upstream.kind != UPSTREAM_NONE)

@@ -1,0 +1,125 @@
+"""Dynamic mode: a host that no rule names waits for a decision, like a file does."""
+
+import json
+import os
+import time
+
+import pytest
+
+from dynamic import answer, asking, next_event, run
+from sessions import sandbox
+from test_filtered import CURL, PLAIN, allow
+
+GOOD = allow("good.test")
+
+
+@pytest.fixture(autouse=True)
+def fuse():
+    if not os.access("/dev/fuse", os.R_OK | os.W_OK):
+        pytest.skip("/dev/fuse cannot be opened here")
+
+
+def question(control):
+    return next_event(control, "event.net_request")
+
+
+def approve(control, asked, scope="once"):
+    assert answer(control, {"cmd": "cmd.approve", "id": asked["id"], "scope": scope}) == {"ok": True}
+
+
+@pytest.mark.works
+@pytest.mark.parametrize("curl", [PLAIN, CURL, [*CURL, "-p"], [*CURL, "-x", "socks5h://127.0.0.1:61080"]],
+                         ids=["led", "http", "connect", "socks"])
+def test_the_waiting_connection_goes_on(net, curl):
+    with asking(net, [*curl, "http://other.test/"], *GOOD) as session, session.watch() as control:
+        asked = question(control)
+        assert (asked["event"], asked["host"], asked["port"]) == ("event.net_request", "other.test", 80)
+        assert asked["exe"].endswith("/curl") and asked["op"] == "connect"
+        approve(control, asked)
+        code, out, _ = session.result()
+        assert code == 0 and json.loads(out)["address"] == "203.0.113.11"
+
+
+def test_denied(net):
+    with asking(net, [*CURL, "-w", "%{http_code}", "http://other.test/"], *GOOD, "--json") as session, \
+            session.watch() as control:
+        asked = question(control)
+        assert answer(control, {"cmd": "cmd.deny", "id": asked["id"]}) == {"ok": True}
+        _, out, _ = session.result()
+        told = json.loads(out)
+        assert told["stdout"].endswith("403") and "denied when asked" in told["stdout"]
+        assert [(item["host"], item["port"]) for item in told["denials"]] == [("other.test", 80)]
+
+
+def test_several_connections_are_one_question(net):
+    script = "for i in 1 2 3 4 5; do curl -sS -m 15 --noproxy '*' http://other.test/$i & done; wait"
+    with asking(net, ["sh", "-c", script], *GOOD) as session, session.watch() as control:
+        asked = question(control)
+        time.sleep(0.5)  # the others are there, too
+        assert len(control.call({"cmd": "cmd.pending"})["requests"]) == 1
+        approve(control, asked, "session")
+        code, out, _ = session.result()
+        assert code == 0 and out.count("203.0.113.11") == 5
+
+
+def test_answer_for_the_session_is_remembered(net):
+    script = "for i in 1 2 3; do curl -sS -m 15 --noproxy '*' http://other.test/$i; done"
+    with asking(net, ["sh", "-c", script], *GOOD) as session, session.watch() as control:
+        approve(control, question(control), "session")
+        assert session.result()[1].count("203.0.113.11") == 3
+
+
+def test_answer_for_the_user_is_kept(net):
+    with asking(net, [*PLAIN, "http://other.test/"], *GOOD) as session, session.watch() as control:
+        approve(control, question(control), "user")
+        assert session.result()[0] == 0
+    result = run(net, [*PLAIN, "http://other.test/"], GOOD)
+    assert result.exit == 0, result
+    assert run(net, [*PLAIN, "http://other.test:8080/"], GOOD).exit == 56, "only that port"
+    sandbox(net, "policy", "revoke", "other.test:80")
+
+
+def test_who_has_left_is_not_asked_about(net):
+    script = "timeout 0.5 curl -sS --noproxy '*' http://other.test/; sleep 20"
+    with asking(net, ["sh", "-c", script], *GOOD) as session, session.watch() as control:
+        asked = question(control)
+        assert next_event(control, "event.withdrawn")["id"] == asked["id"]
+
+
+def test_nothing_leaves_before_the_answer(net):
+    """E100: the name is not even looked up."""
+    net.internet.queries.clear()
+    with asking(net, [*PLAIN, "http://data.other.test/"], *GOOD) as session, \
+            session.watch() as control:
+        asked = question(control)
+        assert not net.internet.was_asked("data.other.test")
+        answer(control, {"cmd": "cmd.deny", "id": asked["id"]})
+        assert session.result()[0] == 56
+    assert not net.internet.was_asked("data.other.test")
+
+
+@pytest.mark.escape
+def test_guarded_addresses_are_not_asked_about(net):
+    for host in ("10.1.2.3", "169.254.169.254"):
+        result = run(net, [*PLAIN, f"http://{host}/"], GOOD)
+        assert result.exit in (7, 56) and "may not connect" not in result.stderr, result
+
+
+@pytest.mark.escape
+def test_approved_name_is_still_guarded(net):
+    with asking(net, [*CURL, "http://private.test/"], *GOOD) as session, session.watch() as control:
+        approve(control, question(control), "session")
+        code, out, _ = session.result()
+        assert "leads to 10.1.2.3: a private network" in out, out
+
+
+def test_nobody_to_ask(net):
+    result = run(net, [*PLAIN, "http://other.test/"], GOOD)
+    assert result.exit == 56 and "--allow-network=other.test:80" in result.stderr, result
+
+
+def test_explicit_deny_is_not_asked_about(net):
+    policy = net.identity.file(net.home("deny.yaml"),
+                               "version: 1\nnetwork: {mode: filtered, deny: [other.test]}\n")
+    result = run(net, [*PLAIN, "http://other.test/"], ["--policy", policy])
+    assert result.exit == 6 and "may not connect" not in result.stderr, result
