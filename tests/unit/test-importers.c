@@ -222,6 +222,30 @@ static void test_neuraphage(void **state) {
   assert_int_equal(auto_result.lost.count, 0);
 }
 
+static void test_recognised(void **state) {
+  (void)state;
+  static const struct {
+    const char *file, *text, *format;
+  } rows[] = {
+      {"x", "{\"sandbox\": {\"network\": {\"allowedDomains\": []}}}", "claude"},
+      {"x", "{\"sandbox\": {\"filesystem\": {\"denyRead\": []}}}", "claude"},
+      {"x", "{\"filesystem\": {\"denyRead\": []}}", "srt"},
+      {"x", "{\"network\": {\"allowedDomains\": []}}", "srt"},
+      {"x", "{\"sandbox\": {\"type\": \"docker\"}}", "mycode"},
+      {"x", "{\"limits\": {\"memoryMB\": 5}, \"filesystem\": {\"hidden\": []}}", "mycode"},
+      {"x", "sandbox: {allow_network: true}", "dive"},
+      {"x", "allowed_write_paths: []", "dive"},
+      {"x.toml", "[sandbox]\nisolate_network = true", "neuraphage"},
+      {"/home/ann/.claude/settings.json", "{}", "claude"},
+      {"dive.yaml", "sandbox: {enabled: true}", "dive"},
+  };
+  for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+    _cleanup_import_ struct import_result result = {0};
+    _cleanup_policy_ struct policy *policy = import(NULL, rows[i].file, rows[i].text, &result);
+    assert_string_equal(result.format, rows[i].format);
+  }
+}
+
 static void test_errors_name_the_place(void **state) {
   (void)state;
   static const struct {
@@ -264,6 +288,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_srt),
     cmocka_unit_test(test_mycode),
     cmocka_unit_test(test_neuraphage),
+    cmocka_unit_test(test_recognised),
     cmocka_unit_test(test_errors_name_the_place),
 };
 

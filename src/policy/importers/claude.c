@@ -208,10 +208,17 @@ static int finish_srt(struct import *import) {
   return 0;
 }
 
+/* Below Claude Code's `sandbox` these stand, too; without that they are sandbox-runtime's. */
+#define SAME_MARKS                                                                                 \
+  "network.allowedDomains", "network.deniedDomains", "network.allowUnixSockets",                   \
+      "network.allowLocalBinding", "network.httpProxyPort", "network.socksProxyPort",              \
+      "filesystem.allowWrite", "filesystem.denyWrite", "filesystem.denyRead",                      \
+      "filesystem.allowRead", "enableWeakerNestedSandbox", "ignoreViolations", NULL
+
 static const char *const claude_marks[] = {"autoAllowBashIfSandboxed", "excludedCommands",
-                                           "allowUnsandboxedCommands", "failIfUnavailable", NULL};
-static const char *const srt_marks[] = {"ignoreViolations", "mandatoryDenySearchDepth", "allowPty",
-                                        "enableWeakerNestedSandbox", NULL};
+                                           "allowUnsandboxedCommands", "failIfUnavailable",
+                                           SAME_MARKS};
+static const char *const srt_marks[] = {"mandatoryDenySearchDepth", "allowPty", SAME_MARKS};
 
 const struct importer claude_importer = {
     .name = "claude",

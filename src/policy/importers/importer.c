@@ -426,6 +426,15 @@ static bool ends_with(const char *text, const char *end) {
   return length >= wanted && strcmp(text + length - wanted, end) == 0;
 }
 
+static const struct node *find_dotted(const struct node *mapping, const char *name) {
+  const char *dot = strchr(name, '.');
+  if (!dot)
+    return find_entry(mapping, name);
+  _cleanup_free_ char *section = xstrndup(name, (size_t)(dot - name));
+  const struct node *found = find_entry(mapping, section);
+  return found ? find_entry(found, dot + 1) : NULL;
+}
+
 /* By a key that only this format has, or by the file's name. */
 static bool recognises(const struct importer *importer, const char *file, const struct node *root) {
   const struct node *section = importer->root ? find_entry(root, importer->root) : root;
@@ -434,7 +443,7 @@ static bool recognises(const struct importer *importer, const char *file, const 
   if (!section && importer->root_is_optional)
     section = root;
   for (const char *const *key = importer->recognised_by; section && *key; key++)
-    if (find_entry(section, *key))
+    if (find_dotted(section, *key))
       return true;
   return false;
 }
