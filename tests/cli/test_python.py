@@ -136,6 +136,35 @@ show([box.lost, box.decide("ls").needs_approval, box.run("echo ran").stdout])"""
     assert shown[1:] == [True, "ran\n"]
 
 
+def test_a_supervisor(python, box):
+    """Questions of dynamic mode, answered by a program."""
+    file = box.identity.file(box.home("elsewhere/notes"), "asked for\n")
+    shown = python(f"""
+import threading
+asked = []
+def answer(events):
+    for message in events:
+        if message.get("event") == "event.fs_request":
+            asked.append(message["path"])
+            verb = "approve" if len(asked) == 1 else "deny"
+            events.send({{"cmd": "cmd." + verb, "id": message["id"]}})
+try:
+    session = Sandbox({{"mode": "dynamic"}}, command=COMMAND).session()
+except SandboxError as error:
+    show([error.code])
+    sys.exit()
+with session:
+    thread = threading.Thread(target=answer, args=[session.events(observe=False)])
+    thread.start()
+    first, second = session.exec(["cat", {file!r}]), session.exec(["cat", {file!r}])
+    session.kill(now=True)
+    thread.join()
+show([first.stdout, second.exit_code, asked])""")
+    if shown == ["unsupported"]:
+        pytest.skip("dynamic mode cannot be had here")
+    assert shown == ["asked for\n", 1, [file, file]]
+
+
 def test_is_available(python):
     assert python(BOX + "show([box.is_available(), Sandbox(command='/nonexistent').is_available()])") \
         == [True, False]
