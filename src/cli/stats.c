@@ -85,8 +85,33 @@ static uint64_t counter(const json_t *stats, const char *key) {
   return json_is_integer(value) ? (uint64_t)json_integer_value(value) : USAGE_UNKNOWN;
 }
 
+/* What was decided in each session; `all` maps ids to their counters. */
+static void append_decisions(struct text *text, json_t *all) {
+  static const struct {
+    const char *key, *metric, *type, *help;
+  } metrics[] = {
+      {"allowed", "decisions_allowed_total", "counter", "accesses allowed"},
+      {"denied", "decisions_denied_total", "counter", "accesses denied"},
+      {"asked", "questions_total", "counter", "questions put to somebody"},
+      {"timeouts", "questions_timed_out_total", "counter", "questions that nobody answered"},
+      {"flooded", "questions_suppressed_total", "counter", "denied because of too many questions"},
+      {"refused_writes", "refused_writes_total", "counter", "writes refused without a question"},
+      {"pending", "questions_pending", "gauge", "questions waiting"},
+  };
+  for (size_t i = 0; i < ARRAY_SIZE(metrics); i++) {
+    text_appendf(text, "# HELP sandbox_%s %s\n# TYPE sandbox_%s %s\n", metrics[i].metric,
+                 metrics[i].help, metrics[i].metric, metrics[i].type);
+    const char *id;
+    json_t *counts;
+    json_object_foreach(all, id, counts)
+        text_appendf(text, "sandbox_%s{session=\"%s\"} %lld\n", metrics[i].metric, id,
+                     (long long)json_integer_value(json_object_get(counts, metrics[i].key)));
+  }
+}
+
 static int print_prometheus(const struct registry *registry) {
   struct usage_sample *samples = calloc(registry->count + 1, sizeof *samples);
+  json_t *decisions = json_object();
   size_t count = 0;
   for (size_t i = 0; samples && i < registry->count; i++) {
     _cleanup_error_ struct sb_error error = {0};
@@ -108,10 +133,13 @@ static int print_prometheus(const struct registry *registry) {
                                         .disk_files = counter(stats, "disk_files"),
                                         .memory_kills = counter(stats, "memory_kills"),
                                         .refused_forks = counter(stats, "refused_forks")}};
+    json_object_set(decisions, registry->entries[i].id, json_object_get(stats, "decisions"));
     json_decref(stats);
   }
   _cleanup_text_ struct text text = {0};
   usage_to_prometheus(samples, count, &text);
+  append_decisions(&text, decisions);
+  json_decref(decisions);
   free(samples);
   return cli_print(text_string(&text));
 }

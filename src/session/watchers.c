@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "core/alloc.h"
 #include "core/cleanup.h"
@@ -47,6 +48,9 @@ static void on_audited(void *context, const char *event, const json_t *fields) {
   json_t *message = json_copy((json_t *)fields);
   json_set_string(message, "event", "event.audit");
   json_set_string(message, "kind", event);
+  struct timespec now;
+  clock_gettime(CLOCK_REALTIME, &now);
+  json_object_set_new(message, "ts", json_real((double)now.tv_sec + (double)now.tv_nsec / 1e9));
   control_send(watcher->client, message, watcher->tag, NULL, 0);
 }
 

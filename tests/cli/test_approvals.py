@@ -583,3 +583,14 @@ def test_network_request(box):
         answer(control, {"cmd": "cmd.deny", "id": asked["id"], "scope": "session"})
         code, _, err = session.result()
         assert code == 1 and "Error" in err, err
+
+
+def test_counters(box, data):
+    """For people who watch many sessions: the same figures in every format."""
+    with asking(box, ["sh", "-c", f"cat ~/.ssh/id_rsa; cat {data}/a.txt"]) as session:
+        assert eventually(lambda: pending(session))
+        counts = control_stats(session)
+        assert (counts["asked"], counts["pending"], counts["denied"]) == (1, 1, 1), counts
+        text = sandbox(box, "stats", "--prometheus").stdout
+        assert f'sandbox_questions_pending{{session="{session.sid}"}} 1\n' in text
+        assert f'sandbox_decisions_denied_total{{session="{session.sid}"}} 1\n' in text
