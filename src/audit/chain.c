@@ -113,14 +113,13 @@ int audit_chain_append(int folder, const char *session, const char *event, json_
   return result;
 }
 
-int audit_chain_lock(int folder, struct chain_head *ret_head) {
+void audit_chain_head(int folder, struct chain_head *ret_head) {
   _cleanup_close_ int lock = openat(folder, HEAD_FILE, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
   *ret_head = (struct chain_head){0};
   if (lock < 0)
-    return -errno;
+    return;
   (void)file_lock(lock, LOCK_SH); /* reading without it is better than not reading */
   read_head(lock, ret_head);
-  return steal_fd(&lock);
 }
 
 int audit_note(const char *state_home, const char *event, json_t *fields, struct sb_error *error) {

@@ -191,6 +191,8 @@ int audit_fail_write(struct sb_error *error, int errnum) {
     return sb_hint(error,
                    "make room on the disk of $XDG_STATE_HOME (~/.local/state), or remove old "
                    "logs: sandbox audit --prune 30d");
+  if (errnum == EBUSY)
+    return sb_hint(error, "another sandbox process is stopped while it writes: continue or end it");
   return sb_hint(error,
                  "the folder sandbox/audit in $XDG_STATE_HOME (~/.local/state) must be yours "
                  "and writable");

@@ -47,10 +47,8 @@ struct chain_head {
  */
 int audit_chain_append(int folder, const char *session, const char *event, json_t *fields);
 
-/* Takes the lock for reading and reads the head. Returns the descriptor that holds the lock, or a
- * negative errno; -ENOENT if there is no chain. *ret_head has segment 0 if the file says nothing.
- */
-int audit_chain_lock(int folder, struct chain_head *ret_head);
+/* Where the chain ends in this moment; segment 0 if nothing says so. */
+void audit_chain_head(int folder, struct chain_head *ret_head);
 
 /* Describes a failed append for people. Returns -1. */
 int audit_fail_write(struct sb_error *error, int errnum);

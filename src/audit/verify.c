@@ -17,7 +17,9 @@ struct walk {
   const char *name, *session; /* a session to look out for in the chain, or NULL */
   struct audit_verdict *verdict;
   struct audit_position position;
-  json_t *logs; /* the chain: what it says about each log, by name */
+  json_t *logs;                 /* the chain: what it says about each log, by name */
+  const struct chain_head *end; /* where it ended when the walk began; NULL in other logs */
+  bool end_differs;
   size_t lines;
   /* A line that is no line waits for the one after it, which may explain it. */
   char *torn_file;
@@ -66,6 +68,10 @@ static bool check_line(void *context, const struct audit_raw_line *line) {
   char hash[SHA256_HEX_SIZE] = "";
   json_t *json;
   const char *problem = audit_line_parse(line->text, line->length, &json, hash);
+  if (!line->whole && walk->end) {
+    json_decref(json);
+    return true; /* of the chain: being written this moment, or the next writer will mark it */
+  }
   walk->lines++;
   if (!json) {
     remember_torn(walk, line);
@@ -78,6 +84,8 @@ static bool check_line(void *context, const struct audit_raw_line *line) {
   if (strcmp(audit_text(json, "event"), "chain.adopted") == 0)
     add_problem(walk->verdict, line->file, line->number,
                 "before this line the record of the chain's end was missing");
+  if (walk->end && walk->position.count == walk->end->position.count)
+    walk->end_differs = strcmp(hash, walk->end->position.head) != 0;
   if (walk->logs)
     learn_about_log(walk->logs, json);
   walk->verdict->known |= walk->session && strcmp(audit_text(json, "session"), walk->session) == 0;
@@ -92,34 +100,37 @@ static int walk_log(struct walk *walk, int folder) {
 
 /* ---- the chain ---- */
 
-static void compare_with_head(struct walk *walk, const struct chain_head *head) {
-  struct audit_verdict *verdict = walk->verdict;
-  if (head->segment == 0 && walk->position.count > 1)
-    add_problem(verdict, "chain.head", 0, "the record of the chain's end is missing");
-  if (head->segment == 0)
-    return;
-  if (walk->position.count < head->position.count)
-    add_problem(verdict, "chain.jsonl", 0, "the end is missing: records were cut off");
-  else if (walk->position.count == head->position.count &&
-           strcmp(walk->position.head, head->position.head) != 0)
-    add_problem(verdict, "chain.jsonl", 0, "the last record is not the one that was written");
-  else if (walk->position.count > head->position.count + 1)
-    add_problem(verdict, "chain.jsonl", 0, "there are more records than were written");
+/* Sessions start and end while we read, and must not wait for us: the chain may be longer than its
+ * head said when we began, but not longer than it says now. */
+static const char *compare_with_head(const struct walk *walk, const struct chain_head *now) {
+  const struct chain_head *before = walk->end;
+  if (before->segment == 0)
+    return walk->position.count > 1 ? "the record of the chain's end (chain.head) is missing"
+                                    : NULL;
+  if (walk->position.count < before->position.count)
+    return "the end is missing: records were cut off";
+  if (walk->end_differs)
+    return "the last record is not the one that was written";
+  /* One may have been written by somebody who died before saying so. */
+  if (walk->position.count > now->position.count + 1)
+    return "there are more records than were written";
+  return NULL;
 }
 
 static int verify_chain(int folder, const char *session_id, json_t *logs,
                         struct audit_verdict *verdict) {
-  struct chain_head head;
-  struct walk walk = {.name = AUDIT_CHAIN, .session = session_id, .verdict = verdict, .logs = logs};
-  _cleanup_close_ int lock = audit_chain_lock(folder, &head);
+  struct chain_head before, now;
+  audit_chain_head(folder, &before);
+  struct walk walk = {
+      .name = AUDIT_CHAIN, .session = session_id, .verdict = verdict, .logs = logs, .end = &before};
   int result = walk_log(&walk, folder);
   if (result < 0)
     return result;
   settle_torn(&walk, NULL);
-  if (result == 0 && head.segment > 0)
-    add_problem(verdict, "chain.jsonl", 0, "the chain is missing");
-  else
-    compare_with_head(&walk, &head);
+  audit_chain_head(folder, &now);
+  const char *problem = compare_with_head(&walk, &now);
+  if (problem)
+    add_problem(verdict, "chain.jsonl", 0, problem);
   verdict->lines += walk.lines;
   verdict->chain_count = walk.position.count;
   memcpy(verdict->chain_head, walk.position.head, SHA256_HEX_SIZE);
