@@ -24,6 +24,7 @@
 #include "core/json.h"
 #include "core/path.h"
 #include "overlay/remove.h"
+#include "session/events.h"
 #include "session/monitor.h"
 #include "session/placeholders.h"
 #include "session/terminal.h"
@@ -517,6 +518,20 @@ static int run_wrapped(const struct backend *backend, const struct backend_reque
 int backend_run(const struct backend *backend, const struct backend_request *request,
                 struct session_result *ret_result, struct sb_error *error) {
   *ret_result = (struct session_result){.exit_code = 125, .capture = CAPTURE_NONE};
-  return backend->run ? backend->run(request, ret_result, error)
-                      : run_wrapped(backend, request, ret_result, error);
+  const struct events_subject subject = {
+      .host = request->host,
+      .session_id = request->session_id,
+      .mode = "static",
+      .backend = backend->name,
+      .command = &request->plan->arguments,
+      .listener = request->listener,
+      .listener_context = request->listener_context,
+  };
+  struct audit *audit;
+  if (events_open(&subject, &audit, error) < 0)
+    return -1;
+  int result = backend->run ? backend->run(request, ret_result, error)
+                            : run_wrapped(backend, request, ret_result, error);
+  events_close(audit, ret_result);
+  return result;
 }

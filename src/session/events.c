@@ -30,40 +30,81 @@ char *events_home(const struct host_context *host) {
   return closed ? in_memory(host) : xstrdup(host->state_home);
 }
 
-static json_t *start_fields(const struct session_request *request) {
+static json_t *start_fields(const struct events_subject *subject) {
   json_t *fields = json_object();
   json_set_string(fields, "user", getenv("USER"));
-  json_object_set_new(fields, "uid", json_integer(request->host->user));
+  json_object_set_new(fields, "uid", json_integer(subject->host->user));
   json_object_set_new(fields, "pid", json_integer(getpid()));
-  json_set_path(fields, "project", request->host->project);
-  json_set_path(fields, "cwd", request->host->cwd);
-  json_set_string(fields, "mode", request->mode);
-  if (!request->idle)
-    json_set_words(fields, "command", request->plan->arguments.items,
-                   request->plan->arguments.count);
+  json_set_path(fields, "project", subject->host->project);
+  json_set_path(fields, "cwd", subject->host->cwd);
+  json_set_string(fields, "mode", subject->mode);
+  json_set_string(fields, "backend", subject->backend);
+  if (subject->command)
+    json_set_words(fields, "command", subject->command->items, subject->command->count);
   return fields;
 }
 
-static void warn_forgetful(const struct session_request *request, const char *home) {
-  const char *wanted = request->host->state_home;
-  if (!wanted || strcmp(home, wanted) == 0 || !request->listener)
+static void warn_forgetful(const struct events_subject *subject, const char *home) {
+  const char *wanted = subject->host->state_home;
+  if (!wanted || strcmp(home, wanted) == 0 || !subject->listener)
     return;
   _cleanup_free_ char *shown = escape_string(wanted), *place = escape_string(home);
   _cleanup_free_ char *text =
       xasprintf("the audit log is in %s/sandbox/audit and ends with this login, because "
                 "%s/sandbox/audit cannot be written",
                 place, shown);
-  request->listener(request->listener_context,
+  subject->listener(subject->listener_context,
                     &(struct session_notice){.event = SESSION_WARNING, .text = text});
+}
+
+int events_open(const struct events_subject *subject, struct audit **ret_audit,
+                struct sb_error *error) {
+  struct audit *audit;
+  _cleanup_free_ char *home = events_home(subject->host);
+  warn_forgetful(subject, home);
+  if (audit_open(home, subject->session_id, &audit, error) < 0)
+    return -1;
+  if (audit_start(audit, start_fields(subject), error) < 0) {
+    audit_close(audit);
+    return -1;
+  }
+  *ret_audit = audit;
+  return 0;
+}
+
+static double round_ms(double seconds) {
+  return (double)(int64_t)(seconds * 1000 + 0.5) / 1000;
+}
+
+void events_close(struct audit *audit, const struct session_result *result) {
+  _cleanup_error_ struct sb_error error = {0};
+  if (!audit)
+    return;
+  json_t *fields = json_pack("{s:i, s:b, s:f}", "exit", result->exit_code, "started",
+                             result->started, "seconds", round_ms(result->wall_seconds));
+  if (result->limit_hit)
+    json_set_string(fields, "limit", limit_name(result->limit));
+  (void)audit_end(audit, fields, &error);
+  audit_close(audit);
 }
 
 int events_start(struct monitor *monitor, struct sb_error *error) {
   const struct session_request *request = monitor->request;
-  _cleanup_free_ char *home = events_home(request->host);
-  warn_forgetful(request, home);
-  if (audit_open(home, request->session_id, &monitor->audit, error) < 0)
-    return -1;
-  return audit_start(monitor->audit, start_fields(request), error);
+  const struct events_subject subject = {
+      .host = request->host,
+      .session_id = request->session_id,
+      .mode = request->mode,
+      .backend = "native",
+      .command = request->idle ? NULL : &request->plan->arguments,
+      .listener = request->listener,
+      .listener_context = request->listener_context,
+  };
+  return events_open(&subject, &monitor->audit, error);
+}
+
+void events_end(struct monitor *monitor) {
+  events_close(monitor->audit, monitor->result);
+  monitor->audit = NULL;
 }
 
 int events_exec(struct monitor *monitor, const json_t *request, struct sb_error *error) {
@@ -87,20 +128,4 @@ void events_limit(struct monitor *monitor, const char *limit, const char *value,
         monitor->audit, "limit",
         json_pack("{s:s, s:s, s:s}", "limit", limit, "value", value, "enforced_by", enforcer),
         &error);
-}
-
-static double round_ms(double seconds) {
-  return (double)(int64_t)(seconds * 1000 + 0.5) / 1000;
-}
-
-void events_end(struct monitor *monitor) {
-  _cleanup_error_ struct sb_error error = {0};
-  const struct session_result *result = monitor->result;
-  if (monitor->audit)
-    (void)audit_end(monitor->audit,
-                    json_pack("{s:i, s:b, s:f}", "exit", result->exit_code, "started",
-                              result->started, "seconds", round_ms(result->wall_seconds)),
-                    &error);
-  audit_close(monitor->audit);
-  monitor->audit = NULL;
 }

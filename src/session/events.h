@@ -8,8 +8,23 @@
  * may not write there (a sandbox in a sandbox). New string. */
 char *events_home(const struct host_context *host);
 
-/* Opens the log and records the start. */
+/* Who starts what. */
+struct events_subject {
+  const struct host_context *host;
+  const char *session_id, *mode, *backend;
+  const struct strv *command; /* NULL: none, it waits for `exec` */
+  session_listener *listener;
+  void *listener_context;
+};
+
+/* Opens the log and records the start; closes it and records the end. */
+int events_open(const struct events_subject *subject, struct audit **ret_audit,
+                struct sb_error *error);
+void events_close(struct audit *audit, const struct session_result *result);
+
+/* The same for the native engine's monitor. */
 int events_start(struct monitor *monitor, struct sb_error *error);
+void events_end(struct monitor *monitor);
 
 /* A client asks for a command inside, or for the end of the session. */
 int events_exec(struct monitor *monitor, const json_t *request, struct sb_error *error);
@@ -18,6 +33,3 @@ int events_kill(struct monitor *monitor, bool now, struct sb_error *error);
 /* A limit was hit: nothing that could be refused, so a failure is only a gap in the log. */
 void events_limit(struct monitor *monitor, const char *limit, const char *value,
                   const char *enforcer);
-
-/* Records the end and closes the log. */
-void events_end(struct monitor *monitor);

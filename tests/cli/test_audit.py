@@ -98,6 +98,18 @@ def test_limits_are_recorded(log):
     assert [event["limit"] for event in log.events("--event", "limit")] == ["time"]
 
 
+def test_other_engines_are_recorded(log):
+    """Whoever confines the command, its start and end are on record."""
+    for backend in ("bwrap", "landlock"):
+        result = log.run("sh", "-c", "exit 5", options=["--backend", backend, "--weaken"])
+        if result.exit == 125:
+            pytest.skip(f"{backend} does not work here: {result.stderr}")
+        start, end = log.events("--event", "session")[-2:]
+        assert result.exit == 5 and start["backend"] == backend, (result, start)
+        assert (end["event"], end["exit"]) == ("session.end", 5)
+    assert log.verify().exit == 0
+
+
 def test_a_session_that_does_not_start_is_recorded(log):
     assert log.run("no-such-command").exit == 127
     assert [event["event"] for event in log.events()] == ["session.start", "session.end"]
