@@ -29,10 +29,17 @@ static void append_denied(struct text *text, const json_t *denied) {
     return;
   text_append(text, "denied:\n");
   for (size_t i = 0; i < json_array_size(denied); i++) {
+    text_append_char(text, ' ');
     const json_t *item = json_array_get(denied, i);
-    const char *path = json_string_value(json_object_get(item, "path"));
-    _cleanup_free_ char *shown = escape_string(path ? path : "?");
-    text_appendf(text, "  %s\n", shown);
+    const char *keys[] = {"access", "path", "host", "reason"};
+    for (size_t key = 0; key < ARRAY_SIZE(keys); key++) {
+      const char *word = json_string_value(json_object_get(item, keys[key]));
+      _cleanup_free_ char *shown = escape_string(word ? word : "");
+      text_appendf(text, key == 3 ? " (%s)" : word ? " %s" : "%s", shown);
+    }
+    const char *flag = json_string_value(json_object_get(item, "flag"));
+    _cleanup_free_ char *shown = escape_string(flag ? flag : "");
+    text_appendf(text, "%s%s\n", flag ? "; to allow it: sandbox run " : "", shown);
   }
 }
 

@@ -144,6 +144,7 @@ json_t *denials_to_json(const struct denials *denials) {
                                      .port = item->port};
     _cleanup_free_ char *flag = NULL, *line = NULL;
     json_t *object = json_object();
+    json_set_string(object, "subject", item->subject == SUBJECT_FILE ? "file" : "network");
     json_set_string(object, "access", want_name(item->want));
     if (item->path)
       json_set_path(object, "path", item->path);
