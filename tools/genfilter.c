@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "engine/syscalls.h"
+#include "engine/traps.h"
 
 #define ARRAY_SIZE(array) (sizeof(array) / sizeof((array)[0]))
 #define REFUSE(errno)     (SECCOMP_RET_ERRNO | (errno))
@@ -39,8 +40,33 @@ static const struct architecture architectures[] = {
 /* Where numbers live; the second range is 32-bit ARM's own. */
 static const struct { uint32_t first, end; } ranges[] = {{0, 1024}, {0xf0000, 0xf0010}};
 
-static const char *const variant_names[2][2] = {{"plain", "containers"},
-                                                {"debug", "debug_containers"}};
+static const char *const variant_names[2][2][2] = {
+    {{"plain", "containers"}, {"debug", "debug_containers"}},
+    {{"notify", "notify_containers"}, {"notify_debug", "notify_debug_containers"}},
+};
+
+/* The rows of traps.def; `row.number` is filled in for each architecture. */
+static const struct {
+  const char *name;
+  struct trap row;
+} traps[] = {
+#define NONE TRAP_NONE
+#define CWD  TRAP_CWD
+#define TRAP(kind, name, base, path, base2, path2, flags, links)                                   \
+  {#name, {0, 0, TRAP_##kind, {{base, path}, {base2, path2}}, flags, TRAP_##links}},
+#include "engine/traps.def"
+#undef TRAP
+#undef CWD
+#undef NONE
+};
+
+static bool is_trapped(const char *name) {
+  for (size_t i = 0; i < ARRAY_SIZE(traps); i++) {
+    if (strcmp(traps[i].name, name) == 0)
+      return true;
+  }
+  return false;
+}
 
 void die(const char *format, ...) {
   va_list arguments;
@@ -101,6 +127,8 @@ static struct segment segment_of(const struct syscall_row *row, struct variant v
     return absent;
   switch (row->class) {
   case SYSCALL_ALLOW:
+    if (variant.notify && is_trapped(row->name))
+      return (struct segment){.action = SECCOMP_RET_USER_NOTIF};
     return allow;
   case SYSCALL_DEBUG:
     return variant.debug ? allow : refuse;
@@ -146,7 +174,7 @@ static void write_program(const struct architecture *architecture, const char *s
   emit_filter(&program, tables, ARRAY_SIZE(tables), variant);
 
   printf("static const struct sock_filter %s_%s[] = {\n", symbol,
-         variant_names[variant.debug][variant.containers]);
+         variant_names[variant.notify][variant.debug][variant.containers]);
   while (program.length-- > 0) {
     struct sock_filter code = program.code[program.length];
     printf("  {0x%02x, %u, %u, 0x%08x},\n", code.code, code.jt, code.jf, code.k);
@@ -162,22 +190,56 @@ static const struct architecture *find_architecture(const char *name) {
   die("no filter is known for the architecture %s", name);
 }
 
+/* The decoder's table: every number of ours by which a trapped call is known. */
+static void write_traps(const struct architecture *architecture, const char *symbol) {
+  printf("static const struct trap %s_traps[] = {\n", symbol);
+  for (size_t abi = 0; abi < ARRAY_SIZE(architecture->abis); abi++) {
+    for (uint32_t number = ranges[0].first; number < ranges[0].end; number++) {
+      const struct syscall_row *row = row_of(architecture->abis[abi], number);
+      for (size_t i = 0; row && i < ARRAY_SIZE(traps); i++) {
+        const struct trap *trap = &traps[i].row;
+        if (strcmp(traps[i].name, row->name) != 0)
+          continue;
+        printf("  {0x%08xu, %u, %d, {{%d, %d}, {%d, %d}}, %d, %d}, /* %s */\n",
+               architecture->abis[abi].audit_arch, number, trap->kind, trap->at[0].base,
+               trap->at[0].path, trap->at[1].base, trap->at[1].path, trap->flags, trap->links,
+               row->name);
+      }
+    }
+  }
+  printf("};\n");
+}
+
+static void check_traps(void) {
+  for (size_t i = 0; i < ARRAY_SIZE(traps); i++) {
+    if (find_row(traps[i].name)->class != SYSCALL_ALLOW)
+      die("traps.def has %s, which syscalls.def does not simply allow", traps[i].name);
+  }
+}
+
+static struct variant variant_of(int index) {
+  return (struct variant){.notify = index & 4, .debug = index & 2, .containers = index & 1};
+}
+
 int main(int argc, char **argv) {
   if (argc != 3)
     die("usage: genfilter ARCHITECTURE SYMBOL");
   const struct architecture *architecture = find_architecture(argv[1]);
   const char *symbol = argv[2];
 
-  printf("/* Made by tools/genfilter from src/engine/syscalls.def. */\n");
-  for (int i = 0; i < 4; i++)
-    write_program(architecture, symbol, (struct variant){.debug = i & 2, .containers = i & 1});
-  printf("static const struct sock_fprog %s[2][2] = { /* [debug][containers] */\n", symbol);
-  for (int i = 0; i < 4; i++) {
-    const char *variant = variant_names[i >> 1][i & 1];
-    printf("  [%d][%d] = {sizeof %s_%s / sizeof %s_%s[0], (struct sock_filter *)%s_%s},\n", i >> 1,
-           i & 1, symbol, variant, symbol, variant, symbol, variant);
+  check_traps();
+  printf("/* Made by tools/genfilter from src/engine/syscalls.def and traps.def. */\n");
+  for (int i = 0; i < 8; i++)
+    write_program(architecture, symbol, variant_of(i));
+  printf("static const struct sock_fprog %s[2][2][2] = { /* [notify][debug][containers] */\n",
+         symbol);
+  for (int i = 0; i < 8; i++) {
+    const char *variant = variant_names[i >> 2][i >> 1 & 1][i & 1];
+    printf("  [%d][%d][%d] = {sizeof %s_%s / sizeof %s_%s[0], (struct sock_filter *)%s_%s},\n",
+           i >> 2, i >> 1 & 1, i & 1, symbol, variant, symbol, variant, symbol, variant);
   }
   printf("};\n");
+  write_traps(architecture, symbol);
   if (fflush(stdout) != 0)
     die("writing failed: %s", strerror(errno));
   return 0;

@@ -25,7 +25,7 @@ struct rule {
 };
 
 struct variant {
-  bool debug, containers;
+  bool debug, containers, notify;
 };
 
 extern const struct rule rules[];

@@ -168,27 +168,76 @@ static int clone_approved(struct state *state, const struct packet_header *heade
   return result < 0 ? result : steal_fd(&tree);
 }
 
-/* In a session whose root is an empty tmpfs: the mount point, with the folders above it. The root
- * is read-only to the workload by its mount alone, which we go around with one of our own. */
-static int make_point(const char *path, bool folder) {
-  _cleanup_close_ int root = clone_object(AT_FDCWD, "/", 0);
+/* ---- the empty root of a session whose gate is seccomp notify ---- */
+
+enum made { MADE_FOLDER, MADE_FILE, MADE_LINK };
+
+static bool is_made(int parent, const char *name, enum made made, const char *target) {
+  static const mode_t kinds[] = {S_IFDIR, S_IFREG, S_IFLNK};
+  struct stat status;
+  char text[PATH_MAX];
+  if (fstatat(parent, name, &status, AT_SYMLINK_NOFOLLOW) < 0 ||
+      (status.st_mode & S_IFMT) != kinds[made])
+    return false;
+  if (made != MADE_LINK)
+    return true;
+  ssize_t length = readlinkat(parent, name, text, sizeof text);
+  return length == (ssize_t)strlen(target) && memcmp(text, target, (size_t)length) == 0;
+}
+
+/* What was something else on the host before is replaced. A file is only what a mount covers, and
+ * nobody may open it when the mount is gone. */
+static int make_entry(int parent, const char *name, enum made made, const char *target) {
+  if (is_made(parent, name, made, target))
+    return 0;
+  if (unlinkat(parent, name, 0) < 0 && errno == EISDIR && unlinkat(parent, name, AT_REMOVEDIR) < 0)
+    return -errno;
+  int result = made == MADE_FOLDER ? mkdirat(parent, name, 0755)
+               : made == MADE_FILE ? mknodat(parent, name, S_IFREG, 0)
+                                   : symlinkat(target, parent, name);
+  return result < 0 ? -errno : 0;
+}
+
+static int enter_folder(int parent, const char *name) {
+  struct open_how how = {.flags = O_PATH | O_CLOEXEC | O_DIRECTORY | O_NOFOLLOW,
+                         .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_XDEV};
+  int fd = (int)syscall(SYS_openat2, parent, name, &how, sizeof how);
+  return fd < 0 ? -errno : fd;
+}
+
+/* Makes the entry with the folders above it, step by step: no link is followed, and a mount of our
+ * own, with nothing mounted over it, goes around the root's being read-only. */
+static int make_in_root(const char *path, enum made made, const char *target) {
+  _cleanup_close_ int folder = clone_object(AT_FDCWD, "/", 0);
   struct mount_attr writable = {.attr_clr = MOUNT_ATTR_RDONLY};
-  if (root < 0 || mount_setattr(root, "", AT_EMPTY_PATH, &writable, sizeof writable) < 0)
-    return root < 0 ? root : -errno;
-  char name[PATH_MAX];
-  size_t length = strlen(path);
-  if (length >= sizeof name)
-    return -ENAMETOOLONG;
-  memcpy(name, path, length + 1);
-  for (char *slash = strchr(name + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
-    *slash = '\0';
-    int made = mkdirat(root, name + 1, 0755);
-    if (made < 0 && errno != EEXIST)
-      return -errno;
-    *slash = '/';
+  if (folder < 0 || mount_setattr(folder, "", AT_EMPTY_PATH, &writable, sizeof writable) < 0)
+    return folder < 0 ? folder : -errno;
+  for (const char *from = path + 1;;) {
+    char name[NAME_MAX + 1];
+    const char *end = strchrnul(from, '/');
+    if ((size_t)(end - from) > NAME_MAX)
+      return -ENAMETOOLONG;
+    memcpy(name, from, (size_t)(end - from));
+    name[end - from] = '\0';
+    bool last = *end == '\0';
+    int result = make_entry(folder, name, last ? made : MADE_FOLDER, target);
+    if (result < 0 || last)
+      return result;
+    int next = enter_folder(folder, name);
+    if (next < 0)
+      return next;
+    close(folder);
+    folder = next;
+    from = end + 1;
   }
-  int made = folder ? mkdirat(root, name + 1, 0755) : mknodat(root, name + 1, S_IFREG | 0444, 0);
-  return made < 0 && errno != EEXIST ? -errno : 0;
+}
+
+static int repeat(struct state *state, const struct packet_header *header, const char *path,
+                  const char *target) {
+  int result = go(state, IN_SESSION);
+  if (result < 0)
+    return result;
+  return make_in_root(path, header->mask_count ? MADE_LINK : MADE_FOLDER, target);
 }
 
 static int grant(struct state *state, const struct packet_header *header, const char *path,
@@ -199,7 +248,7 @@ static int grant(struct state *state, const struct packet_header *header, const 
   struct stat status;
   int result = fstat(tree, &status) < 0 ? -errno : go(state, IN_SESSION);
   if (result == 0 && header->flags & BROKER_MAKE)
-    result = make_point(path, S_ISDIR(status.st_mode));
+    result = make_in_root(path, S_ISDIR(status.st_mode) ? MADE_FOLDER : MADE_FILE, NULL);
   if (result < 0)
     return result;
   _cleanup_close_ int target = open_here(path);
@@ -264,6 +313,7 @@ static void obey(struct state *state, const char *packet) {
   }
   int result = header.kind == BROKER_GRANT    ? grant(state, &header, path, masks)
                : header.kind == BROKER_REVOKE ? take_away(state, path)
+               : header.kind == BROKER_REPEAT ? repeat(state, &header, path, masks)
                                               : mask_inside(state, path);
   answer(state, result, -1);
 }
@@ -286,6 +336,7 @@ static _Noreturn void broker_main(int channel, int user_ns, int mount_ns) {
   struct state state = {.channel = channel, .session_ns = mount_ns, .staging = -1};
   const int kept[] = {channel, user_ns, mount_ns};
   prctl(PR_SET_NAME, "sandbox-broker");
+  umask(0);
   setsid(); /* Ctrl-C is not meant for us: the monitor's end is ours */
   fd_close_others(kept, ARRAY_SIZE(kept));
   int null = open("/dev/null", O_RDWR | O_CLOEXEC);

@@ -22,6 +22,7 @@ enum broker_kind {
   BROKER_GRANT,  /* the object at `path` appears at the same path inside */
   BROKER_REVOKE, /* what was granted at `path` goes away */
   BROKER_MASK,   /* whatever is at `path` inside is covered by an empty, unreadable object */
+  BROKER_REPEAT, /* a folder or link of the host is made at `path` in the session's empty root */
   BROKER_OPEN,   /* opens the file at `path` through a read-only clone; the reply carries it */
 };
 
@@ -38,6 +39,7 @@ struct broker_request {
   uint64_t device, inode;   /* GRANT, OPEN: what the path must lead to */
   const char *path;         /* canonical, absolute */
   const struct strv *masks; /* GRANT: hidden objects below it, canonical; may be NULL */
+                            /* REPEAT: one string, the link's text; NULL: a folder */
 };
 
 /* Starts it: user_ns and mount_ns are the session's; neither is kept. */

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/close_range.h>
+#include <stdio.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -61,6 +62,18 @@ static int arrange_descriptors(const struct command *command, struct command_fai
   return syscall(SYS_close_range, 3, ~0U, CLOSE_RANGE_CLOEXEC) < 0 ? fail(failure, STEP_EXEC) : 0;
 }
 
+/* Says the path aloud before it is used: our memory is closed, and the gate would not know it. */
+static const char *announce(const struct command *command, const char *path) {
+  struct announced_path *announced = command->announced;
+  if (!announced)
+    return path;
+  announced->address = 0;
+  snprintf(announced->path, sizeof announced->path, "%s%s%s", path[0] == '/' ? "" : command->folder,
+           path[0] == '/' ? "" : "/", path);
+  announced->address = (uintptr_t)path;
+  return path;
+}
+
 /* A file without #! and without a magic number is a shell script, as every shell treats it. */
 static void exec_as_script(const struct command *command, char *path) {
   command->script_arguments[1] = path;
@@ -71,7 +84,7 @@ static void exec_as_script(const struct command *command, char *path) {
 static void exec_command(const struct command *command) {
   int remembered = ENOENT;
   for (char **path = command->executables; *path; path++) {
-    execve(*path, command->arguments, command->environment);
+    execve(announce(command, *path), command->arguments, command->environment);
     if (errno == ENOEXEC)
       exec_as_script(command, *path);
     if (errno != ENOENT && errno != ENOTDIR)
@@ -89,7 +102,7 @@ static int set_rlimits(const struct command *command, struct command_failure *fa
 }
 
 static _Noreturn void become(const struct command *command, struct command_failure *failure) {
-  if (chdir(command->folder) < 0)
+  if (chdir(announce(command, command->folder)) < 0)
     fail(failure, STEP_WORKING_FOLDER);
   else if (arrange_descriptors(command, failure) == 0 && set_rlimits(command, failure) == 0) {
     sigprocmask(SIG_SETMASK, &command->mask, NULL);

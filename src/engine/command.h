@@ -19,6 +19,7 @@ struct command {
   int terminal;       /* the controlling terminal, or -1 */
   const struct limit_rlimits *rlimits; /* set right before the exec; may be NULL */
   sigset_t mask;
+  struct announced_path *announced; /* may be NULL */
 };
 
 /* Starts it and returns once its exec has succeeded or failed: the pid to wait for, or -1 with the

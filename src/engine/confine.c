@@ -29,7 +29,7 @@ static int forbid_core_files(void) {
   return setrlimit(RLIMIT_CORE, &never) < 0 ? -errno : 0;
 }
 
-int confine_self(const struct plan *plan, struct start_report *report) {
+int confine_self(const struct plan *plan, struct start_report *report, int *ret_listener) {
   int result = replace_keyring();
   if (result < 0)
     return report_failure(report, STEP_KEYRING, result);
@@ -46,6 +46,14 @@ int confine_self(const struct plan *plan, struct start_report *report) {
   if (result < 0) {
     report->detail = failed_path;
     return report_failure(report, STEP_LANDLOCK, result);
+  }
+  *ret_listener = -1;
+  if (plan->seccomp.notify) {
+    result = seccomp_install_listener(seccomp_program(plan->seccomp));
+    if (result < 0)
+      return report_failure(report, STEP_LISTENER, result);
+    *ret_listener = result;
+    return 0;
   }
   result = seccomp_install(seccomp_program(plan->seccomp));
   return result < 0 ? report_failure(report, STEP_SECCOMP, result) : 0;

@@ -121,6 +121,7 @@ static int arrange(const struct exec_input *input, const struct description *des
       .terminal = -1,
       .mask = input->mask,
       .rlimits = input->rlimits,
+      .announced = &input->report->announced,
   };
   for (int fd = 0; fd < 3; fd++)
     command->descriptors[fd] = input->fds[fd + 1];

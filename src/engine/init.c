@@ -169,7 +169,15 @@ static int prepare(struct init *init) {
     return -1;
   report_phase(init->report, PHASE_VIEW);
   /* Nothing we do from now on needs a privilege, and whatever we start inherits the lack of it. */
-  return confine_self(init->input->plan, init->report);
+  int listener;
+  if (confine_self(init->input->plan, init->report, &listener) < 0)
+    return -1;
+  if (listener < 0)
+    return 0;
+  /* From here on our own paths wait for the monitor, too. It never waits for us, so nobody is
+   * stuck; and all we start has the same filter and the same listener. */
+  int result = view_hand_over_listener(&init->view, listener);
+  return result < 0 ? report_failure(init->report, STEP_LISTENER, result) : 0;
 }
 
 /* ---- the workload ---- */
@@ -204,6 +212,7 @@ static int start_workload(struct init *init, int terminal) {
       .terminal = terminal,
       .mask = init->input->original_mask,
       .rlimits = &init->input->limits->rlimits,
+      .announced = &init->report->announced,
   };
   for (int fd = 0; fd < 3; fd++)
     command.descriptors[fd] = init->input->terminal[fd] ? terminal : init->input->descriptors[fd];

@@ -1,8 +1,9 @@
-/* One page shared between the monitor and the processes it starts. The child notes here how far it
+/* A few pages shared between the monitor and the processes it starts. The child notes here how far it
  * came; when it fails, the monitor makes the sentence. Pointers are into the plan, which both have
  * at the same address, or into constant text. The workload loses the page with its exec. */
 #pragma once
 
+#include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -45,6 +46,7 @@ enum step {
   STEP_CAPABILITIES,
   STEP_LANDLOCK,
   STEP_SECCOMP,
+  STEP_LISTENER,
   STEP_EXEC,
   STEP_COUNT
 };
@@ -53,6 +55,13 @@ enum step {
 struct command_failure {
   volatile enum step step; /* STEP_NONE: it did not */
   volatile int errnum;
+};
+
+/* The path that a process of ours, which nobody can look into, is about to use. The gate by seccomp
+ * notify sees its calls, but only the address of the path. */
+struct announced_path {
+  volatile uint64_t address;
+  char path[PATH_MAX];
 };
 
 struct start_report {
@@ -65,6 +74,7 @@ struct start_report {
   volatile pid_t command;       /* pid inside of the workload's first process */
   struct command_failure spawn; /* of the command being started */
   volatile pid_t spawned;
+  struct announced_path announced;
   volatile bool workload_done;
   volatile int wait_status;
   struct timespec phases[PHASE_COUNT];

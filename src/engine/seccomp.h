@@ -8,6 +8,7 @@
 struct seccomp_variant {
   bool debug;      /* ptrace and process_vm_* allowed */
   bool containers; /* user namespaces and mounts allowed (nested containers) */
+  bool notify;     /* calls that take a path wait for the listener: traps.def */
 };
 
 /* The program for this machine's architecture. Never NULL. */
@@ -16,3 +17,6 @@ const struct sock_fprog *seccomp_program(struct seccomp_variant variant);
 /* Installs it for good in the calling thread (no_new_privs must be set). Raw system calls only:
  * safe between clone and exec. Returns 0 or a negative errno. */
 int seccomp_install(const struct sock_fprog *program);
+
+/* The same for a notify variant; returns the listener. */
+int seccomp_install_listener(const struct sock_fprog *program);

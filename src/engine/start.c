@@ -82,6 +82,10 @@ static const struct {
     [STEP_RLIMIT] = {"switching off core dumps", "run 'sandbox doctor'"},
     [STEP_CAPABILITIES] = {"dropping capabilities", "run 'sandbox doctor'", true},
     [STEP_LANDLOCK] = {"restricting writes with Landlock", "run 'sandbox doctor'"},
+    [STEP_LISTENER] = {"listening to the session's file accesses (seccomp notify)",
+                       "one listener per process tree: inside another sandbox or under WSL2 use "
+                       "--gate fuse, or --static",
+                       true},
     [STEP_SECCOMP] = {"installing the system call filter", "run 'sandbox doctor'", true},
 };
 

@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <linux/openat2.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -51,8 +52,52 @@ static int attach(int tree, int target) {
              : 0;
 }
 
+/* In an empty root: the folders on the way to a mount point, and the point itself. Only there: what
+ * is mounted already is the host's, and nothing is ever made in it. */
+static int make_point(struct view *view, const char *path, bool folder) {
+  struct stat empty, status;
+  _cleanup_close_ int parent = fcntl(view->root, F_DUPFD_CLOEXEC, 3);
+  if (parent < 0 || fstat(view->root, &empty) < 0)
+    return -errno;
+  for (const char *from = path + 1;;) {
+    char name[NAME_MAX + 1];
+    const char *end = strchrnul(from, '/');
+    bool last = *end == '\0';
+    if ((size_t)(end - from) > NAME_MAX)
+      return -ENAMETOOLONG;
+    memcpy(name, from, (size_t)(end - from));
+    name[end - from] = '\0';
+    if (fstat(parent, &status) < 0)
+      return -errno;
+    if (status.st_dev == empty.st_dev &&
+        (last && !folder ? mknodat(parent, name, S_IFREG, 0) : mkdirat(parent, name, 0755)) < 0 &&
+        errno != EEXIST)
+      return -errno;
+    if (last)
+      return 0;
+    int next = open_inside(parent, name, OPERATION_NOFOLLOW);
+    if (next < 0)
+      return next;
+    close(parent);
+    parent = next;
+    from = end + 1;
+  }
+}
+
+/* Where the root is empty, mount points are made as they are needed. */
+static int open_point(struct view *view, int tree, const struct operation *operation) {
+  struct stat status;
+  int target = open_inside(view->root, operation->path, operation->flags);
+  if (target != -ENOENT || view->plan->gate != GATE_NOTIFY)
+    return target;
+  if (fstat(tree, &status) < 0)
+    return -errno;
+  int result = make_point(view, operation->path, S_ISDIR(status.st_mode));
+  return result < 0 ? result : open_inside(view->root, operation->path, operation->flags);
+}
+
 static int place(struct view *view, int tree, const struct operation *operation) {
-  _cleanup_close_ int target = open_inside(view->root, operation->path, operation->flags);
+  _cleanup_close_ int target = open_point(view, tree, operation);
   return target < 0 ? target : attach(tree, target);
 }
 
@@ -236,21 +281,65 @@ static int new_filesystem(const char *type, const struct fs_option *options, siz
   return mount < 0 ? -errno : mount;
 }
 
+static void close_namespaces(struct view *view) {
+  for (size_t i = 0; i < ARRAY_SIZE(view->namespaces); i++) {
+    if (view->namespaces[i] >= 0)
+      close(view->namespaces[i]);
+    view->namespaces[i] = -1;
+  }
+}
+
+static int open_namespaces(struct view *view) {
+  static const char *const names[] = {"/proc/self/ns/mnt", "/proc/self/ns/user",
+                                      "/proc/self/ns/pid"};
+  for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+    view->namespaces[i] = open(names[i], O_RDONLY | O_CLOEXEC);
+    if (view->namespaces[i] < 0)
+      return -errno;
+  }
+  return 0;
+}
+
 /* The monitor serves the gate, and the broker makes mounts in our namespaces later. */
-static int hand_over_gate(const struct view *view, int device) {
-  _cleanup_close_ int mount_ns = open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC);
-  _cleanup_close_ int user_ns = open("/proc/self/ns/user", O_RDONLY | O_CLOEXEC);
-  _cleanup_close_ int pid_ns = open("/proc/self/ns/pid", O_RDONLY | O_CLOEXEC);
-  if (mount_ns < 0 || user_ns < 0 || pid_ns < 0)
-    return -errno;
-  const int fds[] = {device, mount_ns, user_ns, pid_ns};
+static int hand_over_gate(struct view *view, int trigger, int last) {
+  const int fds[] = {trigger, view->namespaces[0], view->namespaces[1], last};
   struct message message = {.kind = MESSAGE_GATE};
-  return fd_send(view->channel, fds, ARRAY_SIZE(fds), &message, sizeof message);
+  int result = fd_send(view->channel, fds, ARRAY_SIZE(fds), &message, sizeof message);
+  close_namespaces(view);
+  return result;
+}
+
+int view_hand_over_listener(struct view *view, int listener) {
+  _cleanup_close_ int owned = listener; /* no copy may stay: its death is how the end shows */
+  int result = hand_over_gate(view, owned, view->entered);
+  close(steal_fd(&view->entered));
+  return result;
+}
+
+/* An empty root: what is not mounted in it does not exist for the kernel, whatever the supervisor
+ * says. It becomes read-only when all mount points are made. The limits only stop a flood of names
+ * of folders and links that are repeated here when somebody asks for them. */
+static int apply_empty_root(struct view *view) {
+  static const struct fs_option options[] = {
+      {"mode", "0755"}, {"size", "16m"}, {"nr_inodes", "65536"}};
+  _cleanup_close_ int mount =
+      new_filesystem("tmpfs", options, ARRAY_SIZE(options),
+                     MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC);
+  return mount < 0 ? mount : become_root(view, &mount);
+}
+
+static int apply_link(struct view *view, const struct operation *operation) {
+  return symlinkat(operation->source, view->root, operation->path + 1) < 0 ? -errno : 0;
 }
 
 /* The device must be opened here: the kernel wants it from the user namespace that mounts. */
 static int apply_gate(struct view *view, const struct operation *operation) {
   (void)operation;
+  int opened = open_namespaces(view);
+  if (opened < 0)
+    return opened;
+  if (view->plan->gate == GATE_NOTIFY)
+    return apply_empty_root(view);
   char number[16], user[16], group[16];
   _cleanup_close_ int device = open("/dev/fuse", O_RDWR | O_NONBLOCK | O_CLOEXEC);
   if (device < 0)
@@ -267,7 +356,7 @@ static int apply_gate(struct view *view, const struct operation *operation) {
       new_filesystem("fuse", options, ARRAY_SIZE(options), MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
   if (mount < 0)
     return mount;
-  int result = hand_over_gate(view, device);
+  int result = hand_over_gate(view, device, view->namespaces[2]);
   return result < 0 ? result : become_root(view, &mount);
 }
 
@@ -286,7 +375,9 @@ static int place_or_keep_outer(struct view *view, const struct operation *operat
   _cleanup_close_ int mount = new_filesystem(type, NULL, 0, attributes);
   if (mount == -EPERM) {
     *ret_weaker = true;
-    return 0;
+    /* In an empty root there is none that could stay. */
+    return view->plan->gate == GATE_NOTIFY ? place_host_object(view, operation, MOUNT_ATTR_RDONLY)
+                                           : 0;
   }
   return mount < 0 ? mount : place(view, mount, operation);
 }
@@ -341,6 +432,7 @@ static int (*const appliers[OPERATION_COUNT])(struct view *, const struct operat
     [OPERATION_PRIVATE_LINK] = apply_private_link,
     [OPERATION_ROOT] = apply_root,
     [OPERATION_GATE] = apply_gate,
+    [OPERATION_LINK] = apply_link,
     [OPERATION_PRIVATE] = apply_private,
     [OPERATION_PRIVATE_SEALED] = apply_private_sealed,
     [OPERATION_DEVICE] = apply_device,
@@ -420,8 +512,13 @@ static int enter(struct view *view) {
 
 int view_begin(struct view *view, const struct plan *base, struct start_report *report,
                int channel) {
-  *view =
-      (struct view){.plan = base, .report = report, .channel = channel, .private = -1, .root = -1};
+  *view = (struct view){.plan = base,
+                        .report = report,
+                        .channel = channel,
+                        .private = -1,
+                        .root = -1,
+                        .entered = -1,
+                        .namespaces = {-1, -1, -1}};
   view->host = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
   if (view->host < 0)
     return report_failure(report, STEP_PRIVATE, -errno);
@@ -431,10 +528,21 @@ int view_begin(struct view *view, const struct plan *base, struct start_report *
   return result < 0 ? result : apply_operations(view, 0, base->base_count);
 }
 
+static int seal_empty_root(struct view *view) {
+  int result = set_attributes(view->root, MOUNT_ATTR_RDONLY, 0, 0);
+  if (result == 0) {
+    view->entered = fcntl(view->root, F_DUPFD_CLOEXEC, 3);
+    result = view->entered < 0 ? -errno : 0;
+  }
+  return result < 0 ? report_failure(view->report, STEP_PIVOT, result) : 0;
+}
+
 int view_finish(struct view *view, const struct plan *plan) {
   view->plan = plan;
   int result = apply_operations(view, plan->base_count, plan->operation_count);
   umask(view->umask);
+  if (result == 0 && plan->gate == GATE_NOTIFY)
+    result = seal_empty_root(view);
   if (result == 0)
     result = enter(view);
   /* No descriptor of the old root may survive: it would be a way out (CVE-2024-21626). */

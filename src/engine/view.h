@@ -9,12 +9,14 @@
 struct view {
   const struct plan *plan;
   struct start_report *report;
-  int channel;  /* to the monitor, who serves the gate */
-  int host;     /* the host's root, as the namespace was born with it */
-  int private;  /* the private tmpfs */
-  int root;     /* the root being built */
-  bool sealed;  /* the private tmpfs has become read-only; clones of it now are, too */
-  mode_t umask; /* the caller's */
+  int channel;       /* to the monitor, who serves the gate */
+  int host;          /* the host's root, as the namespace was born with it */
+  int private;       /* the private tmpfs */
+  int root;          /* the root being built */
+  int entered;       /* the same, kept for the monitor if the gate is seccomp notify */
+  int namespaces[3]; /* mount, user and pid, for the gate by seccomp notify; -1: none */
+  bool sealed;       /* the private tmpfs has become read-only; clones of it now are, too */
+  mode_t umask;      /* the caller's */
 };
 
 /* First stage: the operations of a plan that was begun (plan_begin). Called in the new user and
@@ -25,3 +27,7 @@ int view_begin(struct view *view, const struct plan *base, struct start_report *
 /* Second stage: the rest of the complete plan; then enters the view (pivot_root, old root detached)
  * and lets go of everything outside. Returns 0 or a negative errno noted in the report. */
 int view_finish(struct view *view, const struct plan *plan);
+
+/* The last step of a start whose gate is seccomp notify: the listener, the namespaces and the root
+ * go to the monitor, who serves the gate from now on. Nothing of them stays. */
+int view_hand_over_listener(struct view *view, int listener);

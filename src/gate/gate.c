@@ -40,25 +40,40 @@ bool gate_leads_to_mount(const struct gate *gate, const char *path) {
   return false;
 }
 
+/* In an empty root a grant may cover earlier ones: it shows the same objects, but for writing. The
+ * FUSE gate serves such a folder by itself. */
+static bool may_be_covered(const struct gate *gate, const char *mount) {
+  return gate->config.plan->gate == GATE_NOTIFY && strv_contains(&gate->granted, mount) &&
+         !strv_contains(&gate->granted_writable, mount);
+}
+
 static bool has_mount_below(const struct gate *gate, const char *path) {
   STRV_FOREACH (mount, &gate->mounts) {
     const char *below = path_below(*mount, path);
-    if (below && below[0])
+    if (below && below[0] && !may_be_covered(gate, *mount))
       return true;
   }
   return false;
 }
 
+/* Would a mount there be met? Not if it covers native mounts, or the folder that the call starts
+ * from. */
+static bool is_met(const struct gate *gate, const char *point, const char *below) {
+  return !has_mount_below(gate, point) && strcmp(point, "/") != 0 &&
+         !(below && path_is_under(below, point));
+}
+
 /* Where the grant of a tree is mounted for an access to `path`: at its top, unless that would cover
  * native mounts below it; then at the highest folder on the way that covers none. NULL if there is
  * none: the path is itself above a mount. */
-static char *grant_point(const struct gate *gate, const char *tree, const char *path) {
+static char *grant_point(const struct gate *gate, const char *tree, const char *path,
+                         const char *below) {
   size_t length = strlen(tree);
   if (!path_is_under(path, tree))
     length = strlen(path); /* a decision for something else is not for this */
   for (;;) {
     _cleanup_free_ char *point = length ? xstrndup(path, length) : xstrdup("/");
-    if (!has_mount_below(gate, point) && strcmp(point, "/") != 0)
+    if (is_met(gate, point, below))
       return steal_pointer(point);
     if (path[length] == '\0')
       return NULL;
@@ -75,10 +90,12 @@ static void job_free(struct grant_job *job) {
   free(job);
 }
 
-static void finish_job(struct gate *gate, struct grant_job *job, int result) {
+static void finish_job(struct gate *gate, struct grant_job *job, int result, int *fd) {
   if (job->request.kind == BROKER_GRANT && result == 0) {
     strv_add(&gate->mounts, job->path);
     strv_add(&gate->granted, job->path);
+    if (job->request.flags & BROKER_WRITABLE)
+      strv_add(&gate->granted_writable, job->path);
     replaced_watch(gate, job->path);
   }
   if (job->request.kind == BROKER_GRANT)
@@ -87,6 +104,8 @@ static void finish_job(struct gate *gate, struct grant_job *job, int result) {
   for (struct waiting *waiting = job->waiting; waiting; waiting = next) {
     next = waiting->next_in_job;
     waiting->job = NULL;
+    if (fd && *fd >= 0)
+      waiting->opened = steal_fd(fd);
     waiting->done(waiting, result == 0 ? OUTCOME_RETRY : OUTCOME_REFUSE);
   }
   job_free(job);
@@ -98,7 +117,7 @@ static void fail_all(struct gate *gate, int result) {
   while (gate->jobs) {
     struct grant_job *job = gate->jobs;
     gate->jobs = job->next;
-    finish_job(gate, job, result);
+    finish_job(gate, job, result, NULL);
   }
 }
 
@@ -122,7 +141,7 @@ static void send_next(struct gate *gate) {
       return;
     }
     gate->jobs = job->next;
-    finish_job(gate, job, result);
+    finish_job(gate, job, result, NULL);
   }
 }
 
@@ -151,13 +170,12 @@ static void announce(struct grant_job *job) {
 }
 
 static void read_broker(struct gate *gate) {
-  int result, fd;
+  int result;
+  _cleanup_close_ int fd = -1;
   if (!broker_receive(&gate->broker, &result, &fd)) {
     fail_all(gate, -EIO);
     return;
   }
-  if (fd >= 0)
-    close(fd);
   struct grant_job *job = gate->jobs;
   if (result == -EAGAIN || !job || !job->sent)
     return;
@@ -166,7 +184,7 @@ static void read_broker(struct gate *gate) {
     return;
   }
   gate->jobs = job->next;
-  finish_job(gate, job, result);
+  finish_job(gate, job, result, &fd);
   send_next(gate);
 }
 
@@ -211,6 +229,12 @@ static struct grant_job *new_job(enum broker_kind kind, const char *path, unsign
   return job;
 }
 
+static void join_job(struct grant_job *job, struct waiting *waiting) {
+  waiting->job = job;
+  waiting->next_in_job = job->waiting;
+  job->waiting = waiting;
+}
+
 static bool is_hidden(const struct gate *gate, const char *path) {
   STRV_FOREACH (hidden, &gate->config.plan->hidden) {
     if (path_is_under(path, *hidden))
@@ -222,12 +246,13 @@ static bool is_hidden(const struct gate *gate, const char *path) {
 /* Mounts the tree (or as much of it as may be) for one waiting call. */
 static void grant(struct gate *gate, struct waiting *waiting, const struct answered *answer) {
   const char *path = waiting->request.path, *tree = answer->tree ? answer->tree : path;
-  _cleanup_free_ char *point = grant_point(gate, tree, path);
+  _cleanup_free_ char *point = grant_point(gate, tree, path, waiting->below);
   if (!point || strv_contains(&gate->granted, point)) {
     waiting->done(waiting, OUTCOME_SERVE);
     return;
   }
-  unsigned flags = BROKER_ANNOUNCE | (answer->writable ? BROKER_WRITABLE : 0) |
+  unsigned flags = (gate->config.plan->gate == GATE_NOTIFY ? BROKER_MAKE : BROKER_ANNOUNCE) |
+                   (answer->writable ? BROKER_WRITABLE : 0) |
                    (is_hidden(gate, point) ? BROKER_UNMASK : 0);
   struct grant_job *job = find_job(gate, point, flags);
   struct stat status = {.st_dev = waiting->request.device, .st_ino = waiting->request.inode};
@@ -247,11 +272,26 @@ static void grant(struct gate *gate, struct waiting *waiting, const struct answe
     waiting->done(waiting, OUTCOME_RETRY);
     return;
   }
-  waiting->job = job;
-  waiting->next_in_job = job->waiting;
-  job->waiting = waiting;
+  join_job(job, waiting);
   if (is_new)
     add_job(gate, job);
+}
+
+void gate_repeat(struct gate *gate, struct waiting *waiting, const char *path, const char *target) {
+  struct grant_job *job = new_job(BROKER_REPEAT, path, 0);
+  if (target)
+    strv_add(&job->masks, target);
+  waiting->gate = gate;
+  join_job(job, waiting);
+  add_job(gate, job);
+}
+
+void gate_open(struct gate *gate, struct waiting *waiting) {
+  struct grant_job *job = new_job(BROKER_OPEN, waiting->request.path, 0);
+  job->request.device = waiting->request.device;
+  job->request.inode = waiting->request.inode;
+  join_job(job, waiting);
+  add_job(gate, job);
 }
 
 static void settle(struct gate *gate, struct waiting *waiting, const struct answered *answer) {
@@ -345,6 +385,7 @@ static void take_back(struct gate *gate, const char *granted) {
   add_job(gate, new_job(BROKER_REVOKE, granted, 0));
   strv_remove(&gate->mounts, granted);
   strv_remove(&gate->granted, granted);
+  strv_remove(&gate->granted_writable, granted);
 }
 
 /* The next access finds a decision, and the new object is granted like any other. */
@@ -373,7 +414,8 @@ bool gate_revoke(struct gate *gate, const char *path) {
 int gate_new(const struct gate_config *config, struct gate **ret_gate, struct sb_error *error) {
   struct gate *gate = xcalloc(1, sizeof *gate);
   *gate = (struct gate){.config = *config, .broker = BROKER_NONE, .changes = -1};
-  gate->trigger = &fuse_trigger;
+  gate->trigger = config->plan->gate == GATE_NOTIFY ? &notify_trigger : &fuse_trigger;
+  gate->watched_fd = config->trigger;
   collect_mounts(config->plan, &gate->mounts);
   if (gate->trigger->open(gate, config->trigger, error) < 0) {
     gate_free(gate);
@@ -395,9 +437,13 @@ void gate_free(struct gate *gate) {
   replaced_clear(gate);
   close(gate->config.mount_ns);
   close(gate->config.user_ns);
-  close(gate->config.pid_ns);
+  if (gate->config.pid_ns >= 0)
+    close(gate->config.pid_ns);
+  if (gate->config.root >= 0)
+    close(gate->config.root);
   strv_clear(&gate->mounts);
   strv_clear(&gate->granted);
+  strv_clear(&gate->granted_writable);
   strv_clear(&gate->touched[0]);
   strv_clear(&gate->touched[1]);
   free(gate);
@@ -407,7 +453,7 @@ enum { WATCH_TRIGGER, WATCH_BROKER, WATCH_CHANGES };
 
 void gate_watch(const struct gate *gate, struct pollfd ret_watched[GATE_WATCH_COUNT]) {
   ret_watched[WATCH_TRIGGER] =
-      (struct pollfd){.fd = gate ? gate->config.trigger : -1, .events = POLLIN};
+      (struct pollfd){.fd = gate ? gate->watched_fd : -1, .events = POLLIN};
   ret_watched[WATCH_BROKER] =
       (struct pollfd){.fd = gate ? gate->broker.channel : -1, .events = POLLIN};
   ret_watched[WATCH_CHANGES] = (struct pollfd){.fd = gate ? gate->changes : -1, .events = POLLIN};

@@ -8,6 +8,7 @@
 #include <stddef.h>
 
 #include "core/error.h"
+#include "engine/report.h"
 #include "gate/access.h"
 #include "plan/plan.h"
 #include "session/decisions.h"
@@ -19,7 +20,11 @@ struct gate_config {
   struct decisions *decisions;
   /* Descriptors from the session's init; the gate owns them from now on. */
   int trigger; /* the FUSE device, or the seccomp listener */
-  int mount_ns, user_ns, pid_ns;
+  int mount_ns, user_ns;
+  int pid_ns; /* FUSE; else -1 */
+  /* What the session's own processes are about to use. */
+  const struct announced_path *announced;
+  int root; /* seccomp notify: the workload's root; else -1 */
 };
 
 int gate_new(const struct gate_config *config, struct gate **ret_gate, struct sb_error *error);

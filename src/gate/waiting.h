@@ -18,7 +18,9 @@ struct waiting {
   struct grant_job *job;         /* while a grant is under way */
   struct waiting *next_in_job;
   struct gate *gate;
-  bool holds_lock; /* the call holds a lock that mounting needs: it must go before the mount */
+  bool holds_lock;   /* the call holds a lock that mounting needs: it must go before the mount */
+  const char *below; /* the call starts from this folder: a mount must be below it; or NULL */
+  int opened;        /* gate_open: the descriptor, if it worked; the trigger's to close */
   void (*done)(struct waiting *waiting, enum outcome outcome); /* frees it */
 };
 
@@ -43,13 +45,16 @@ struct trigger {
   void (*close)(struct gate *gate);
 };
 extern const struct trigger fuse_trigger;
+extern const struct trigger notify_trigger;
 
 struct gate {
   struct gate_config config;
   const struct trigger *trigger;
   void *trigger_state;
-  struct strv mounts;     /* every native mount of the view, from the start and granted */
-  struct strv granted;    /* those that were granted */
+  int watched_fd;      /* readable when the trigger has something to serve */
+  struct strv mounts;  /* every native mount of the view, from the start and granted */
+  struct strv granted; /* those that were granted */
+  struct strv granted_writable;
   struct strv touched[2]; /* readable, writable: granted when first touched; resolved on demand */
   bool touched_known;
   struct broker broker;
@@ -69,6 +74,12 @@ bool gate_is_touchable(struct gate *gate, const char *path);
 
 /* May this be written to without a question? */
 bool gate_is_writable(struct gate *gate, const char *path);
+
+/* Repeats a folder of the host (or a link with this text) in the workload's empty root. */
+void gate_repeat(struct gate *gate, struct waiting *waiting, const char *path, const char *target);
+
+/* Opens the waiting's regular file through a read-only clone, for this call alone. */
+void gate_open(struct gate *gate, struct waiting *waiting);
 
 /* The call was interrupted or its process died; `done` is not called. */
 void gate_withdraw(struct gate *gate, struct waiting *waiting);

@@ -1,5 +1,7 @@
 /* What every session has: private places, devices, kernel file systems. */
+#include <dirent.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -161,6 +163,23 @@ void compile_kernel_files(struct compiler *compiler) {
   }
 }
 
+/* /bin, /lib64 and their like: where the root is empty, every program's loader is found by them.
+ * Links elsewhere are repeated when somebody follows them. */
+static void add_root_links(struct compiler *compiler) {
+  DIR *root = opendir("/");
+  for (struct dirent *entry; root && (entry = readdir(root));) {
+    char target[PATH_MAX], path[NAME_MAX + 2];
+    ssize_t length = readlinkat(dirfd(root), entry->d_name, target, sizeof target - 1);
+    if (length <= 0)
+      continue;
+    target[length] = '\0';
+    snprintf(path, sizeof path, "/%s", entry->d_name);
+    plan_add(compiler->plan, OPERATION_LINK, path, target, "names of the system");
+  }
+  if (root)
+    closedir(root);
+}
+
 /* Applied while the rest is still being compiled, and by nobody changed afterwards: nothing here
  * may depend on a rule. In the order in which the engine works. */
 void compile_base(struct compiler *compiler) {
@@ -170,6 +189,8 @@ void compile_base(struct compiler *compiler) {
     plan_add(plan, OPERATION_GATE, "/", NULL, "what is not allowed yet is asked for");
   else
     plan_add(plan, OPERATION_ROOT, "/", NULL, "everything is readable, nothing writable");
+  if (plan->gate == GATE_NOTIFY)
+    add_root_links(compiler);
   for (size_t i = 0; i < ARRAY_SIZE(private_places); i++) {
     if (is_plain_folder(private_places[i].place))
       plan_add(plan, OPERATION_PRIVATE, private_places[i].place, private_places[i].source,

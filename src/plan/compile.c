@@ -75,6 +75,7 @@ static const unsigned char phases[OPERATION_COUNT] = {
     [OPERATION_PRIVATE_LINK] = 1,
     [OPERATION_ROOT] = 2,
     [OPERATION_GATE] = 2,
+    [OPERATION_LINK] = 3,
     [OPERATION_PRIVATE] = 3,
     [OPERATION_PRIVATE_SEALED] = 3,
     [OPERATION_DEVICE] = 3,
@@ -189,6 +190,7 @@ static void plan_settings(struct compiler *compiler) {
   plan->network.mode = compiler->policy->network.mode;
   plan->ask_writes = compiler->policy->ask_writes;
   plan->gate = compiler->dynamic ? compiler->request->gate : GATE_NONE;
+  plan->seccomp.notify = plan->gate == GATE_NOTIFY;
   plan->landlock = landlock_plan_new(landlock_abi());
   /* What lies in the private tmpfs is memory as well as disk: the smaller limit holds. */
   const struct limits *limits = &compiler->policy->limits;

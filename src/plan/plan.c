@@ -21,6 +21,7 @@ static const struct {
     [OPERATION_PRIVATE_LINK] = {"private-link", "creating the private link to"},
     [OPERATION_ROOT] = {"root", "making the host's tree visible read-only"},
     [OPERATION_GATE] = {"gate", "mounting the gate at"},
+    [OPERATION_LINK] = {"link", "repeating the link"},
     [OPERATION_PRIVATE] = {"private", "mounting the private folder"},
     [OPERATION_PRIVATE_SEALED] = {"private-sealed", "mounting the private folder"},
     [OPERATION_DEVICE] = {"device", "making the device available"},

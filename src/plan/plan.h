@@ -24,6 +24,7 @@ enum operation_kind {
   OPERATION_PRIVATE_LINK,       /* a symbolic link there */
   OPERATION_ROOT,               /* the host's whole tree, recursively read-only */
   OPERATION_GATE,           /* the gate in its place: what is not mounted over it is asked for */
+  OPERATION_LINK,           /* a symbolic link of the host, in the gate's empty root */
   OPERATION_PRIVATE,        /* a part of the private tmpfs appears at a path, writable */
   OPERATION_PRIVATE_SEALED, /* the same, read-only */
   OPERATION_DEVICE,         /* one device node of the host */

@@ -251,8 +251,11 @@ static void on_gate(struct monitor *monitor, int *fds) {
       .trigger = fds[0],
       .mount_ns = fds[1],
       .user_ns = fds[2],
-      .pid_ns = fds[3],
+      .pid_ns = -1,
+      .root = -1,
+      .announced = &monitor->request->report->announced,
   };
+  *(config.plan->gate == GATE_NOTIFY ? &config.root : &config.pid_ns) = fds[3];
   memset(fds, -1, FD_PASS_LIMIT * sizeof *fds);
   if (gate_new(&config, &monitor->gate, &error) < 0)
     monitor->over = true; /* without it nothing of the session could go on */

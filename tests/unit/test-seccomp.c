@@ -19,6 +19,7 @@
 #include "core/cleanup.h"
 #include "engine/seccomp.h"
 #include "engine/syscalls.h"
+#include "engine/traps.h"
 #include "filters-aarch64.h"
 #include "filters-x86_64.h"
 
@@ -31,14 +32,18 @@
 struct entry {
   const char *name;
   uint32_t token, audit_arch;
-  const struct sock_fprog (*filters)[2];
+  const struct sock_fprog (*filters)[2][2];
+  const struct trap *traps;
+  size_t trap_count;
 };
 
+#define TRAPS(filters) filters##_traps, ARRAY_SIZE(filters##_traps)
+
 static const struct entry entries[] = {
-    {"x86_64", SCMP_ARCH_X86_64, AUDIT_ARCH_X86_64, filters_x86_64},
-    {"i386", SCMP_ARCH_X86, AUDIT_ARCH_I386, filters_x86_64},
-    {"aarch64", SCMP_ARCH_AARCH64, AUDIT_ARCH_AARCH64, filters_aarch64},
-    {"arm", SCMP_ARCH_ARM, AUDIT_ARCH_ARM, filters_aarch64},
+    {"x86_64", SCMP_ARCH_X86_64, AUDIT_ARCH_X86_64, filters_x86_64, TRAPS(filters_x86_64)},
+    {"i386", SCMP_ARCH_X86, AUDIT_ARCH_I386, filters_x86_64, TRAPS(filters_x86_64)},
+    {"aarch64", SCMP_ARCH_AARCH64, AUDIT_ARCH_AARCH64, filters_aarch64, TRAPS(filters_aarch64)},
+    {"arm", SCMP_ARCH_ARM, AUDIT_ARCH_ARM, filters_aarch64, TRAPS(filters_aarch64)},
 };
 
 /* Which variants a row is about. */
@@ -69,7 +74,7 @@ static uint32_t answer(const struct entry *entry, bool debug, bool containers, i
   struct seccomp_data data = {.nr = number, .arch = entry->audit_arch};
   for (size_t i = 0; arguments && i < ARRAY_SIZE(data.args); i++)
     data.args[i] = arguments[i];
-  return bpf_run(&entry->filters[debug][containers], &data, &argument_loads);
+  return bpf_run(&entry->filters[0][debug][containers], &data, &argument_loads);
 }
 
 /* By the numbers: names of calls that libseccomp multiplexes on i386 have none of their own. */
@@ -368,21 +373,50 @@ static void test_the_table_is_sorted_and_has_reasons(void **state) {
   }
 }
 
+static bool is_trap(const struct entry *entry, int number) {
+  for (size_t i = 0; i < entry->trap_count; i++) {
+    if (entry->traps[i].number == number && entry->traps[i].architecture == entry->audit_arch)
+      return true;
+  }
+  return false;
+}
+
+/* The filter and the decoder are made from one table: what waits can be decoded, and nothing else
+ * is different from the filter without a listener. */
+static void test_only_decoded_calls_wait(void **state) {
+  (void)state;
+  for (size_t i = 0; i < ARRAY_SIZE(entries) * 4; i++) {
+    const struct entry *entry = &entries[i / 4];
+    bool debug = i & 2, containers = i & 1;
+    int waiting = 0;
+    for (int number = 0; number < 1024; number++) {
+      struct seccomp_data data = {.nr = number, .arch = entry->audit_arch};
+      uint32_t plain = answer(entry, debug, containers, number, NULL);
+      uint32_t got = bpf_run(&entry->filters[1][debug][containers], &data, &argument_loads);
+      bool waits = got == SECCOMP_RET_USER_NOTIF;
+      waiting += waits;
+      if (waits != is_trap(entry, number) || (waits ? plain != ALLOW : got != plain))
+        fail_msg("%s %d: %#x with a listener, %#x without", entry->name, number, got, plain);
+    }
+    assert_true(waiting > 30);
+  }
+}
+
 /* What the product installs is what was tested here. */
 static void test_the_product_has_these_programs(void **state) {
   (void)state;
 #if defined(__x86_64__)
-  const struct sock_fprog(*filters)[2] = filters_x86_64;
+  const struct sock_fprog(*filters)[2][2] = filters_x86_64;
 #elif defined(__aarch64__)
-  const struct sock_fprog(*filters)[2] = filters_aarch64;
+  const struct sock_fprog(*filters)[2][2] = filters_aarch64;
 #else
   skip();
-  const struct sock_fprog(*filters)[2] = NULL;
+  const struct sock_fprog(*filters)[2][2] = NULL;
 #endif
-  for (int k = 0; k < 4; k++) {
-    const struct sock_fprog *tested = &filters[k >> 1][k & 1];
-    const struct sock_fprog *installed =
-        seccomp_program((struct seccomp_variant){.debug = k & 2, .containers = k & 1});
+  for (int k = 0; k < 8; k++) {
+    const struct sock_fprog *tested = &filters[k >> 2][k >> 1 & 1][k & 1];
+    const struct sock_fprog *installed = seccomp_program(
+        (struct seccomp_variant){.notify = k & 4, .debug = k & 2, .containers = k & 1});
     assert_int_equal(installed->len, tested->len);
     assert_memory_equal(installed->filter, tested->filter, tested->len * sizeof *tested->filter);
   }
@@ -396,6 +430,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_x32_does_not_exist),
     cmocka_unit_test(test_the_architecture_comes_first),
     cmocka_unit_test(test_the_table_is_sorted_and_has_reasons),
+    cmocka_unit_test(test_only_decoded_calls_wait),
     cmocka_unit_test(test_the_product_has_these_programs),
 };
 UNIT_MAIN(tests)

@@ -1,0 +1,579 @@
+/* The seccomp-notify trigger, for machines without a usable /dev/fuse. The workload's root is an
+ * empty tmpfs; what is allowed is mounted in it, so the kernel itself refuses everything else. The
+ * filter makes the calls that take a path wait here. We look where the path leads; if that is
+ * something that only the host has, the decision is asked for, the broker mounts it, and the call
+ * goes on.
+ *
+ * "Goes on" (CONTINUE) means that the kernel reads the path again, and a second thread may have
+ * changed it meanwhile. It does not matter: it then meets the same mounts. Nothing here protects
+ * anything; it only finds out what to ask for. For the same reason no descriptor is ever handed in,
+ * but one of a regular file that was approved for this one call, through a read-only mount. */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/openat2.h>
+#include <linux/seccomp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/ioctl.h>
+#include <sys/pidfd.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "core/alloc.h"
+#include "core/cleanup.h"
+#include "core/path.h"
+#include "gate/call.h"
+#include "gate/interpreter.h"
+#include "gate/waiting.h"
+
+/* Linux 6.6; younger than the headers of most distributions. */
+#ifndef SECCOMP_IOCTL_NOTIF_SET_FLAGS
+#define SECCOMP_IOCTL_NOTIF_SET_FLAGS SECCOMP_IOW(4, __u64)
+#endif
+#define SYNC_WAKE_UP 1UL /* SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP, an enum in newer headers */
+
+#define TURN_LIMIT        64  /* calls served before the monitor looks at its other business */
+#define HELD_LIMIT        256 /* each holds two descriptors of ours */
+#define INTERPRETER_LIMIT 5   /* the kernel's */
+
+struct notify {
+  struct gate *gate;
+  struct walker walker;
+  int listener, events;
+  struct held *held;
+  size_t held_count;
+  struct seccomp_notif *notification;
+  struct seccomp_notif_resp *response;
+  size_t notification_size, response_size; /* the kernel's, which may be larger than ours */
+};
+
+/* A call that waits for a decision, a mount or a descriptor. */
+struct held {
+  struct waiting waiting; /* first: a pointer to it is one to this */
+  struct held *previous, *next;
+  struct notify *notify;
+  struct call call;
+  size_t index;          /* which of its paths */
+  unsigned interpreters; /* how many files the kernel will open to execute it, so far */
+  int pidfd;             /* tells that it died; -1: not asked about yet */
+  char path[PATH_MAX];   /* as it was in its memory, or an interpreter's */
+  char folder[PATH_MAX]; /* where it starts, if it is relative */
+  bool covered;          /* that folder is itself covered by a mount */
+  struct found found;
+  struct judged judged;
+  size_t repeated;
+  void (*then)(struct held *held, enum outcome outcome);
+};
+
+/* ---- answers ---- */
+
+static void respond(struct notify *notify, uint64_t id, int errnum, unsigned flags) {
+  memset(notify->response, 0, notify->response_size);
+  *notify->response = (struct seccomp_notif_resp){.id = id, .error = -errnum, .flags = flags};
+  (void)ioctl(notify->listener, SECCOMP_IOCTL_NOTIF_SEND, notify->response); /* or it is gone */
+}
+
+static void let_go_on(struct notify *notify, uint64_t id) {
+  respond(notify, id, 0, SECCOMP_USER_NOTIF_FLAG_CONTINUE);
+}
+
+/* Was what we read of the process really its own? If it died, its number may be another's. */
+static bool still_waits(const struct notify *notify, uint64_t id) {
+  return ioctl(notify->listener, SECCOMP_IOCTL_NOTIF_ID_VALID, &id) == 0;
+}
+
+static void held_free(struct held *held) {
+  struct notify *notify = held->notify;
+  if (held->previous)
+    held->previous->next = held->next;
+  else
+    notify->held = held->next;
+  if (held->next)
+    held->next->previous = held->previous;
+  notify->held_count--;
+  if (held->pidfd >= 0)
+    close(held->pidfd);
+  found_clear(&held->found);
+  free((char *)held->waiting.request.path);
+  free(held);
+}
+
+static void fail(struct held *held, int errnum) {
+  respond(held->notify, held->call.id, errnum, 0);
+  held_free(held);
+}
+
+static void go_on(struct held *held) {
+  let_go_on(held->notify, held->call.id);
+  held_free(held);
+}
+
+/* ---- where the path leads ---- */
+
+enum start { START_KNOWN, START_FOREIGN };
+
+/* The folder of a relative path. One that is not where its name says is none of ours (removed, or
+ * handed in from outside), or it lies below a mount that came later. */
+static int find_start(struct held *held, enum start *ret_start) {
+  const struct walker *walker = &held->notify->walker;
+  _cleanup_close_ int folder = -1;
+  struct stat status, named;
+  bool is_path = held->interpreters == 0;
+  int base = is_path ? call_base(&held->call, held->index) : AT_FDCWD;
+  int result = target_folder(&held->call.target, base, &folder, held->folder);
+  *ret_start = START_FOREIGN;
+  held->covered = false;
+  if (result < 0 || fstat(folder, &status) < 0)
+    return result == -EACCES || result == -EPERM ? -EACCES : 0; /* no such descriptor: kernel */
+  _cleanup_close_ int there = walk_open(walker->root, held->folder);
+  bool same = there >= 0 && fstat(there, &named) == 0 && named.st_dev == status.st_dev &&
+              named.st_ino == status.st_ino;
+  held->covered = !same && status.st_dev == walker->empty;
+  if (same || held->covered)
+    *ret_start = START_KNOWN;
+  if (status.st_dev == walker->empty)
+    held->waiting.below = held->folder;
+  return 0;
+}
+
+/* Returns 0 with the result in `found`, or a negative errno. */
+static int resolve(struct held *held) {
+  const struct call *call = &held->call;
+  struct walk_request request = {.target = &call->target,
+                                 .start = "/",
+                                 .top = "/",
+                                 .path = held->path,
+                                 .follow = call->follow || held->interpreters > 0};
+  bool in_root = held->interpreters == 0 && call->resolve & RESOLVE_IN_ROOT;
+  held->waiting.below = NULL;
+  held->covered = false;
+  found_clear(&held->found);
+  if (held->path[0] != '/' || in_root) {
+    enum start start;
+    int result = find_start(held, &start);
+    if (result < 0)
+      return result;
+    if (start == START_FOREIGN) {
+      held->found.place = PLACE_NATIVE; /* the kernel knows where that is */
+      return 0;
+    }
+    request.start = held->folder;
+    request.top = in_root ? held->folder : "/";
+  }
+  int result = walk_path(&held->notify->walker, &request, &held->found);
+  if (!still_waits(held->notify, call->id))
+    return -ESRCH;
+  return result;
+}
+
+/* ---- what the call wants there ---- */
+
+static void proceed(struct held *held);
+
+/* Is this a folder in which allowed things lie since the start? Its empty likeness shows those. */
+static bool leads_to_base(const struct gate *gate, const char *path) {
+  STRV_FOREACH (mount, &gate->mounts) {
+    if (path_is_under(*mount, path) && !strv_contains(&gate->granted, *mount))
+      return true;
+  }
+  return false;
+}
+
+/* The next path of the call, or the next file that the kernel opens to execute it. */
+static void next(struct held *held) {
+  const struct call *call = &held->call;
+  int result = 0;
+  if (held->interpreters == 0 && ++held->index < call_path_count(call)) {
+    result = call_path(call, held->index, held->path);
+  } else if (call->trap->kind == TRAP_EXECUTE && held->found.fd >= 0 &&
+             held->interpreters++ < INTERPRETER_LIMIT) {
+    if (!interpreter_of(held->found.fd, held->path)) {
+      go_on(held);
+      return;
+    }
+  } else {
+    go_on(held);
+    return;
+  }
+  if (result < 0 || !still_waits(held->notify, call->id))
+    fail(held, result < 0 ? -result : ESRCH);
+  else
+    proceed(held);
+}
+
+static void after_answer(struct held *held, enum outcome outcome);
+
+/* Tells us if the process dies while somebody thinks about it. */
+static int watch_process(struct held *held) {
+  struct notify *notify = held->notify;
+  struct epoll_event event = {.events = EPOLLIN, .data.ptr = held};
+  pid_t process = target_process(&held->call.target);
+  if (held->pidfd < 0)
+    held->pidfd = process > 0 ? pidfd_open(process, 0) : -1;
+  if (held->pidfd < 0 || !still_waits(notify, held->call.id))
+    return -1;
+  held->waiting.request.pid = process;
+  return epoll_ctl(notify->events, EPOLL_CTL_ADD, held->pidfd, &event) < 0 && errno != EEXIST ? -1
+                                                                                              : 0;
+}
+
+static void set_request(struct held *held, enum want want, const char *path,
+                        const struct stat *status) {
+  free((char *)held->waiting.request.path);
+  held->waiting.request = (struct access_request){
+      .subject = SUBJECT_FILE,
+      .want = want,
+      .path = xstrdup(path),
+      .device = status->st_dev,
+      .inode = status->st_ino,
+      .folder = S_ISDIR(status->st_mode),
+  };
+}
+
+static void ask(struct held *held, enum want want, const char *path, const struct stat *status) {
+  set_request(held, want, path, status);
+  if (watch_process(held) < 0) {
+    fail(held, EACCES);
+    return;
+  }
+  held->then = after_answer;
+  gate_ask(held->notify->gate, &held->waiting);
+}
+
+/* A write to a gated place: refused and noted, unless writes are asked for like reads. */
+static void write_to(struct held *held, const char *path, const struct stat *status) {
+  struct gate *gate = held->notify->gate;
+  bool may_ask = gate->config.plan->ask_writes || gate_is_writable(gate, path);
+  if (may_ask && strcmp(path, "/") != 0) {
+    ask(held, WANT_WRITE, path, status);
+    return;
+  }
+  set_request(held, WANT_WRITE, held->found.path, status);
+  held->waiting.request.pid = target_process(&held->call.target);
+  decisions_note_refused(gate->config.decisions, &held->waiting.request, "not a writable place");
+  fail(held, EROFS);
+}
+
+static void write_to_folder(struct held *held) {
+  _cleanup_free_ char *folder = path_parent(held->found.path);
+  _cleanup_close_ int fd = walk_open(held->notify->walker.host, folder);
+  struct stat status = {0};
+  if (fd < 0 || fstat(fd, &status) < 0)
+    fail(held, EACCES);
+  else
+    write_to(held, folder, &status);
+}
+
+static void act(struct held *held) {
+  struct found *found = &held->found;
+  switch (held->judged.verdict) {
+  case CALL_FREE:
+    next(held);
+    return;
+  case CALL_ASK:
+    if (held->judged.want == WANT_LIST &&
+        (strcmp(found->path, "/") == 0 || leads_to_base(held->notify->gate, found->path)))
+      next(held);
+    else
+      ask(held, held->judged.want, found->path, &found->status);
+    return;
+  case CALL_WRITE:
+    write_to(held, found->path, &found->status);
+    return;
+  case CALL_WRITE_FOLDER:
+    write_to_folder(held);
+    return;
+  case CALL_ERROR:
+    fail(held, held->judged.errnum);
+    return;
+  }
+}
+
+/* Folders and links on the way that only the host has, one by one. */
+static void repeat(struct held *held, enum outcome outcome) {
+  const struct strv *repeats = &held->found.repeats;
+  if (outcome != OUTCOME_RETRY) {
+    fail(held, EACCES);
+    return;
+  }
+  if (held->repeated >= repeats->count) {
+    act(held);
+    return;
+  }
+  const char *path = repeats->items[held->repeated], *text = repeats->items[held->repeated + 1];
+  held->repeated += 2;
+  held->then = repeat;
+  gate_repeat(held->notify->gate, &held->waiting, path, text[0] ? text : NULL);
+}
+
+/* ---- for this call alone ---- */
+
+/* The descriptor is all that is given: the file itself stays where the workload cannot see it. */
+static void hand_in(struct held *held, enum outcome outcome) {
+  struct notify *notify = held->notify;
+  _cleanup_close_ int fd = steal_fd(&held->waiting.opened);
+  if (outcome != OUTCOME_RETRY || fd < 0) {
+    fail(held, EACCES);
+    return;
+  }
+  struct seccomp_notif_addfd addition = {
+      .id = held->call.id,
+      .flags = SECCOMP_ADDFD_FLAG_SEND,
+      .srcfd = (unsigned)fd,
+      .newfd_flags = held->call.flags & O_CLOEXEC ? O_CLOEXEC : 0,
+  };
+  if (!still_waits(notify, held->call.id))
+    held_free(held);
+  else if (ioctl(notify->listener, SECCOMP_IOCTL_NOTIF_ADDFD, &addition) < 0)
+    fail(held, errno == EMFILE ? EMFILE : EACCES); /* it still waits: this ends it */
+  else
+    held_free(held);
+}
+
+/* Only a regular file that is opened for reading can be handed in. What needs the file at its path
+ * (stat, access, execve …) would need a mount, which all of the session would see. */
+static void open_for_it(struct held *held) {
+  if (!S_ISREG(held->found.status.st_mode) || !call_only_reads(&held->call)) {
+    fail(held, EACCES);
+    return;
+  }
+  held->then = hand_in;
+  gate_open(held->notify->gate, &held->waiting);
+}
+
+/* Allowed, but not by a mount that was made for it: perhaps one that another call asked for. */
+static void serve(struct held *held) {
+  if (held->waiting.request.want == WANT_WRITE) {
+    fail(held, EROFS);
+    return;
+  }
+  int result = resolve(held);
+  if (result < 0)
+    fail(held, -result);
+  else if (held->found.place == PLACE_GATED)
+    open_for_it(held);
+  else
+    next(held);
+}
+
+static void after_answer(struct held *held, enum outcome outcome) {
+  if (outcome == OUTCOME_REFUSE)
+    fail(held, EACCES);
+  else if (outcome == OUTCOME_SERVE)
+    serve(held);
+  else
+    next(held);
+}
+
+static void on_done(struct waiting *waiting, enum outcome outcome) {
+  struct held *held = (struct held *)waiting;
+  held->then(held, outcome);
+}
+
+/* The folder that the call starts from lies below a mount that came later, so the kernel would look
+ * in the wrong one. What it means is allowed already: it can be seen from "/". */
+static void serve_covered(struct held *held) {
+  _cleanup_close_ int fd = walk_open(held->notify->walker.host, held->found.path);
+  struct stat status;
+  bool same = fd >= 0 && held->found.fd >= 0 && fstat(fd, &status) == 0 &&
+              status.st_dev == held->found.status.st_dev &&
+              status.st_ino == held->found.status.st_ino;
+  if (!same) {
+    go_on(held);
+    return;
+  }
+  set_request(held, WANT_READ, held->found.path, &status);
+  open_for_it(held);
+}
+
+static void proceed(struct held *held) {
+  int result = held->path[0] ? resolve(held) : 0;
+  if (result < 0) {
+    fail(held, -result);
+    return;
+  }
+  if (!held->path[0]) {
+    go_on(held);
+  } else if (held->found.place == PLACE_NATIVE && held->covered) {
+    serve_covered(held);
+  } else {
+    held->judged =
+        held->found.place == PLACE_NATIVE
+            ? (struct judged){.verdict = CALL_FREE}
+            : call_judge(&held->call, held->interpreters > 0 ? 0 : held->index, &held->found);
+    bool missing = held->found.place == PLACE_MISSING || held->found.place == PLACE_NOWHERE;
+    held->repeated = missing && held->judged.verdict == CALL_FREE ? held->found.repeats.count : 0;
+    repeat(held, OUTCOME_RETRY);
+  }
+}
+
+/* ---- the listener ---- */
+
+static struct held *held_new(struct notify *notify, const struct call *call, const char *path) {
+  struct held *held = xcalloc(1, sizeof *held);
+  *held = (struct held){.notify = notify,
+                        .call = *call,
+                        .pidfd = -1,
+                        .found = FOUND_NONE,
+                        .waiting = {.done = on_done, .opened = -1, .gate = notify->gate}};
+  memcpy(held->path, path, strlen(path) + 1);
+  held->next = notify->held;
+  if (notify->held)
+    notify->held->previous = held;
+  notify->held = held;
+  notify->held_count++;
+  return held;
+}
+
+/* What nearly every call is: about something that is mounted. */
+static bool is_native(const struct notify *notify, const struct call *call, const char *path) {
+  _cleanup_close_ int base = -1;
+  char unused[PATH_MAX];
+  if (call->trap->kind == TRAP_EXECUTE || call_path_count(call) > 1 ||
+      call->resolve & RESOLVE_IN_ROOT)
+    return false;
+  if (path[0] != '/' && target_folder(&call->target, call_base(call, 0), &base, unused) < 0)
+    return false;
+  return walk_is_native(&notify->walker, base, path, call->follow);
+}
+
+/* Of our own processes only what they announced is known; they use nothing that is not mounted. */
+static bool read_announced(const struct notify *notify, const struct call *call,
+                           char ret_path[PATH_MAX]) {
+  const struct announced_path *announced = notify->gate->config.announced;
+  if (!announced || announced->address == 0 ||
+      announced->address != call->arguments[call->trap->at[0].path])
+    return false;
+  memcpy(ret_path, announced->path, sizeof announced->path);
+  ret_path[PATH_MAX - 1] = '\0';
+  return true;
+}
+
+static void serve_call(struct notify *notify, const struct seccomp_notif *notification) {
+  struct call call;
+  char path[PATH_MAX];
+  const struct trap *trap = seccomp_trap(notification->data.arch, notification->data.nr);
+  /* 0: a process of another pid namespace, of which we know nothing. */
+  if (!trap || notification->pid == 0) {
+    respond(notify, notification->id, trap ? EACCES : ENOSYS, 0);
+    return;
+  }
+  int result = call_begin(&call, trap, notification);
+  if (result == 0)
+    result = call_path(&call, 0, path);
+  if (result == -EPERM && target_is_ours(&call.target)) {
+    result = 0;
+    if (!read_announced(notify, &call, path))
+      path[0] = '\0';
+  }
+  bool native = result == 0 && (!path[0] || is_native(notify, &call, path));
+  if (!still_waits(notify, call.id))
+    return;
+  if (result < 0)
+    respond(notify, call.id, result == -EPERM ? EACCES : -result, 0);
+  else if (native)
+    let_go_on(notify, call.id);
+  else if (notify->held_count >= HELD_LIMIT)
+    respond(notify, call.id, EACCES, 0);
+  else
+    proceed(held_new(notify, &call, path));
+}
+
+/* Only called when one waits, so it does not block; one that died meanwhile is ENOENT. */
+static void receive(struct notify *notify) {
+  memset(notify->notification, 0, notify->notification_size); /* the kernel insists */
+  if (ioctl(notify->listener, SECCOMP_IOCTL_NOTIF_RECV, notify->notification) == 0)
+    serve_call(notify, notify->notification);
+}
+
+static void trigger_serve(struct gate *gate) {
+  struct notify *notify = gate->trigger_state;
+  struct epoll_event event;
+  for (int i = 0; i < TURN_LIMIT && epoll_wait(notify->events, &event, 1, 0) == 1; i++) {
+    struct held *held = event.data.ptr;
+    if (held) {
+      gate_withdraw(gate, &held->waiting);
+      held_free(held);
+    } else if (event.events & EPOLLIN) {
+      receive(notify);
+    } else {
+      /* Nobody is left who could call. */
+      epoll_ctl(notify->events, EPOLL_CTL_DEL, notify->listener, NULL);
+    }
+  }
+}
+
+/* ---- beginning and end ---- */
+
+static int make_buffers(struct notify *notify, struct sb_error *error) {
+  struct seccomp_notif_sizes sizes;
+  if (syscall(SYS_seccomp, SECCOMP_GET_NOTIF_SIZES, 0, &sizes) < 0)
+    return sb_fail_errno(error, "asking for the sizes of seccomp notifications");
+  notify->notification_size = sizes.seccomp_notif > sizeof *notify->notification
+                                  ? sizes.seccomp_notif
+                                  : sizeof *notify->notification;
+  notify->response_size = sizes.seccomp_notif_resp > sizeof *notify->response
+                              ? sizes.seccomp_notif_resp
+                              : sizeof *notify->response;
+  notify->notification = xcalloc(1, notify->notification_size);
+  notify->response = xcalloc(1, notify->response_size);
+  return 0;
+}
+
+static int trigger_open(struct gate *gate, int fd, struct sb_error *error) {
+  struct notify *notify = xcalloc(1, sizeof *notify);
+  struct epoll_event event = {.events = EPOLLIN};
+  struct stat status;
+  *notify = (struct notify){.gate = gate, .listener = fd};
+  gate->trigger_state = notify;
+  notify->walker = (struct walker){.root = gate->config.root,
+                                   .host = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC)};
+  notify->events = epoll_create1(EPOLL_CLOEXEC);
+  if (notify->walker.host < 0 || notify->events < 0 || fstat(gate->config.root, &status) < 0 ||
+      epoll_ctl(notify->events, EPOLL_CTL_ADD, fd, &event) < 0)
+    return sb_fail_errno(error, "listening to the session's file accesses");
+  notify->walker.empty = status.st_dev;
+  gate->watched_fd = notify->events;
+  /* Linux 6.6: the caller goes on where we are, which halves the cost. Else it works all the same.
+   */
+  (void)ioctl(fd, SECCOMP_IOCTL_NOTIF_SET_FLAGS, SYNC_WAKE_UP);
+  return make_buffers(notify, error);
+}
+
+/* The kernel remembers nothing of what it asked us. */
+static void trigger_granted(struct gate *gate, const char *path, bool mounted) {
+  (void)gate;
+  (void)path;
+  (void)mounted;
+}
+
+static void trigger_refresh(struct gate *gate, const char *path) {
+  (void)gate;
+  (void)path;
+}
+
+static void trigger_close(struct gate *gate) {
+  struct notify *notify = gate->trigger_state;
+  if (!notify)
+    return;
+  while (notify->held) {
+    gate_withdraw(gate, &notify->held->waiting);
+    fail(notify->held, ENOSYS);
+  }
+  if (notify->walker.host >= 0)
+    close(notify->walker.host);
+  if (notify->events >= 0)
+    close(notify->events);
+  free(notify->notification);
+  free(notify->response);
+  free(notify);
+}
+
+const struct trigger notify_trigger = {
+    .open = trigger_open,
+    .serve = trigger_serve,
+    .granted = trigger_granted,
+    .refresh = trigger_refresh,
+    .close = trigger_close,
+};

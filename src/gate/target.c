@@ -1,0 +1,101 @@
+/* Looks at a waiting process; see target.h. */
+#include "gate/target.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "core/cleanup.h"
+#include "core/file.h"
+
+#define PAGE          4096u /* the smallest of any machine: a read up to its end never fails half-way */
+#define FIRST_PIECE   256u
+#define PF_FORKNOEXEC 0x40 /* linux/sched.h: forked, no exec yet */
+
+int target_read(const struct target *target, uint64_t address, void *ret_data, size_t size) {
+  struct iovec ours = {ret_data, size}, theirs = {(void *)(uintptr_t)address, size};
+  ssize_t got = process_vm_readv(target->thread, &ours, 1, &theirs, 1, 0);
+  if (got < 0)
+    return errno == ESRCH ? -EPERM : -errno;
+  return (size_t)got == size ? 0 : -EFAULT;
+}
+
+int target_read_path(const struct target *target, uint64_t address, char ret_path[PATH_MAX]) {
+  for (size_t have = 0; have < PATH_MAX;) {
+    size_t size = PAGE - (size_t)((address + have) % PAGE);
+    size_t most = have == 0 ? FIRST_PIECE : PATH_MAX - have;
+    if (size > most)
+      size = most;
+    int result = target_read(target, address + have, ret_path + have, size);
+    if (result < 0)
+      return result;
+    if (memchr(ret_path + have, '\0', size))
+      return 0;
+    have += size;
+  }
+  return -ENAMETOOLONG;
+}
+
+static int read_proc(const struct target *target, const char *name, char **ret_text) {
+  char path[64];
+  snprintf(path, sizeof path, "/proc/%d/%s", target->thread, name);
+  return file_read_at(AT_FDCWD, path, 64 << 10, ret_text, NULL);
+}
+
+/* "4711 (name) S 1 2 3 4 5 FLAGS …": the name may hold anything, also parentheses. */
+bool target_is_ours(const struct target *target) {
+  _cleanup_free_ char *text = NULL;
+  unsigned flags = 0;
+  if (read_proc(target, "stat", &text) < 0)
+    return false;
+  const char *after = strrchr(text, ')');
+  return after && sscanf(after + 1, " %*c %*d %*d %*d %*d %*d %u", &flags) == 1 &&
+         flags & PF_FORKNOEXEC;
+}
+
+int target_folder(const struct target *target, int fd, int *ret_fd, char ret_path[PATH_MAX]) {
+  char name[64];
+  if (fd == AT_FDCWD)
+    snprintf(name, sizeof name, "/proc/%d/cwd", target->thread);
+  else
+    snprintf(name, sizeof name, "/proc/%d/fd/%d", target->thread, fd);
+  _cleanup_close_ int folder = open(name, O_PATH | O_DIRECTORY | O_CLOEXEC);
+  if (folder < 0)
+    return -errno;
+  snprintf(name, sizeof name, "/proc/self/fd/%d", folder);
+  ssize_t length = readlink(name, ret_path, PATH_MAX);
+  if (length < 0 || length >= PATH_MAX)
+    return length < 0 ? -errno : -ENAMETOOLONG;
+  ret_path[length] = '\0';
+  *ret_fd = steal_fd(&folder);
+  return 0;
+}
+
+/* The last number of a line such as "NSpid:\t4711\t12". */
+static pid_t last_number(const char *status, const char *label) {
+  const char *line = strstr(status, label);
+  if (!line)
+    return 0;
+  const char *end = strchrnul(line + 1, '\n'), *at = end;
+  while (at > line && at[-1] != '\t')
+    at--;
+  return atoi(at);
+}
+
+pid_t target_process(const struct target *target) {
+  _cleanup_free_ char *status = NULL;
+  return read_proc(target, "status", &status) < 0 ? 0 : last_number(status, "\nTgid:");
+}
+
+void target_inside(const struct target *target, pid_t *ret_process, pid_t *ret_thread) {
+  _cleanup_free_ char *status = NULL;
+  *ret_process = *ret_thread = 0;
+  if (read_proc(target, "status", &status) < 0)
+    return;
+  *ret_process = last_number(status, "\nNStgid:");
+  *ret_thread = last_number(status, "\nNSpid:");
+}

@@ -1,0 +1,30 @@
+/* A process that waits in a system call, looked at from outside: its memory, its folders, its
+ * numbers. Everything read here is what it was at that moment: the caller asks the kernel
+ * afterwards whether the call still waits, and never takes a decision on it that the mounts do not
+ * hold by themselves. */
+#pragma once
+
+#include <limits.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct target {
+  pid_t thread; /* as we see it */
+};
+
+/* Reads a path from its memory. -EFAULT: there is none; -EPERM: it cannot be read. */
+int target_read_path(const struct target *target, uint64_t address, char ret_path[PATH_MAX]);
+int target_read(const struct target *target, uint64_t address, void *ret_data, size_t size);
+
+/* Is this one of our own that has not become a command yet? Its memory is closed to everybody. */
+bool target_is_ours(const struct target *target);
+
+/* The folder that a relative path starts from: a descriptor of it and its name in the session.
+ * `fd` is the call's, or AT_FDCWD. */
+int target_folder(const struct target *target, int fd, int *ret_fd, char ret_path[PATH_MAX]);
+
+/* Its process; and process and thread by the numbers that they have inside. 0: not known. */
+pid_t target_process(const struct target *target);
+void target_inside(const struct target *target, pid_t *ret_process, pid_t *ret_thread);

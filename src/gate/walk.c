@@ -1,0 +1,286 @@
+/* Walks paths of the workload; see walk.h. */
+#include "gate/walk.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <linux/openat2.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include "core/cleanup.h"
+#include "core/path.h"
+#include "gate/walk.h"
+
+#define LINK_LIMIT 40 /* the kernel's */
+
+void found_clear(struct found *found) {
+  if (found->fd >= 0)
+    close(found->fd);
+  strv_clear(&found->repeats);
+  *found = FOUND_NONE;
+}
+
+static int open_with(int base, const char *path, unsigned flags, unsigned resolve) {
+  struct open_how how = {.flags = O_PATH | O_CLOEXEC | flags, .resolve = resolve};
+  int fd = (int)syscall(SYS_openat2, base, path, &how, sizeof how);
+  return fd < 0 ? -errno : fd;
+}
+
+int walk_open(int root, const char *path) {
+  return open_with(root, path, O_NOFOLLOW,
+                   RESOLVE_IN_ROOT | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS);
+}
+
+bool walk_is_empty(const struct walker *walker, int fd) {
+  struct stat status;
+  return fstat(fd, &status) < 0 || status.st_dev == walker->empty;
+}
+
+/* ---- the short way ---- */
+
+/* A missing name in a mounted folder: the last component alone is asked for, and it is no link. */
+static bool is_missing_natively(const struct walker *walker, int base, const char *path,
+                                unsigned resolve) {
+  char parent[PATH_MAX];
+  const char *name = path_base(path);
+  struct stat status;
+  if (!name[0] || strcmp(name, "..") == 0 || strcmp(name, ".") == 0)
+    return false;
+  size_t length = (size_t)(name - path);
+  memcpy(parent, path, length);
+  parent[length] = '\0';
+  _cleanup_close_ int folder = open_with(base, length ? parent : ".", O_DIRECTORY, resolve);
+  return folder >= 0 && !walk_is_empty(walker, folder) &&
+         fstatat(folder, name, &status, AT_SYMLINK_NOFOLLOW) < 0 && errno == ENOENT;
+}
+
+bool walk_is_native(const struct walker *walker, int base, const char *path, bool follow) {
+  bool absolute = path[0] == '/';
+  unsigned resolve = RESOLVE_NO_MAGICLINKS | (absolute ? RESOLVE_IN_ROOT : RESOLVE_BENEATH);
+  int from = absolute ? walker->root : base;
+  _cleanup_close_ int fd = open_with(from, path, follow ? 0 : O_NOFOLLOW, resolve);
+  if (fd >= 0)
+    return !walk_is_empty(walker, fd);
+  return fd == -ENOENT && is_missing_natively(walker, from, path, resolve);
+}
+
+/* ---- the long way ---- */
+
+struct walk {
+  const struct walker *walker;
+  const struct walk_request *request;
+  struct found *found;
+  char current[PATH_MAX]; /* canonical; "" is the root */
+  bool native;            /* current is mounted in the view */
+  char rest[2 * PATH_MAX];
+  char *next; /* in rest */
+  int links;
+};
+
+static bool is_last(const struct walk *walk) {
+  return walk->next[strspn(walk->next, "/")] == '\0';
+}
+
+static void repeat(struct walk *walk, const char *path, const char *text) {
+  strv_add(&walk->found->repeats, path);
+  strv_add(&walk->found->repeats, text);
+}
+
+static bool is_in_view(const struct walk *walk, const char *path, bool *ret_native) {
+  _cleanup_close_ int fd = walk_open(walk->walker->root, path[0] ? path : "/");
+  *ret_native = fd >= 0 && !walk_is_empty(walk->walker, fd);
+  return fd >= 0;
+}
+
+/* The kernel has to go into the folder before it comes out again. */
+static void leave_folder(struct walk *walk) {
+  const char *top = strcmp(walk->request->top, "/") == 0 ? "" : walk->request->top;
+  bool native;
+  if (strcmp(walk->current, top) == 0)
+    return;
+  if (!walk->native && !is_in_view(walk, walk->current, &native))
+    repeat(walk, walk->current, "");
+  *strrchr(walk->current, '/') = '\0';
+  is_in_view(walk, walk->current, &walk->native);
+}
+
+/* The text takes the component's place. */
+static int follow(struct walk *walk, const char *text) {
+  char rest[sizeof walk->rest];
+  if (++walk->links > LINK_LIMIT)
+    return -ELOOP;
+  int length = snprintf(rest, sizeof rest, "%s%s%s", text, *walk->next ? "/" : "", walk->next);
+  if (length >= (int)sizeof rest)
+    return -ENAMETOOLONG;
+  memcpy(walk->rest, rest, (size_t)length + 1);
+  walk->next = walk->rest;
+  if (text[0] != '/')
+    return 1;
+  const char *top = walk->request->top;
+  snprintf(walk->current, sizeof walk->current, "%s", strcmp(top, "/") == 0 ? "" : top);
+  is_in_view(walk, walk->current, &walk->native);
+  return 1;
+}
+
+/* What /proc calls "self" is whoever looks, and that must not be us. */
+static int read_link(const struct walk *walk, int fd, const char *path, char ret_text[PATH_MAX]) {
+  bool process = strcmp(path, "/proc/self") == 0, thread = strcmp(path, "/proc/thread-self") == 0;
+  if (process || thread) {
+    pid_t inside, thread_inside;
+    target_inside(walk->request->target, &inside, &thread_inside);
+    snprintf(ret_text, PATH_MAX, process ? "%d" : "%d/task/%d", inside, thread_inside);
+    return 0;
+  }
+  ssize_t length = readlinkat(fd, "", ret_text, PATH_MAX - 1);
+  if (length < 0)
+    return -errno;
+  ret_text[length] = '\0';
+  return 0;
+}
+
+static int finish(struct walk *walk, enum place place, const char *path, int *fd) {
+  struct found *found = walk->found;
+  found->place = place;
+  snprintf(found->path, sizeof found->path, "%s", path[0] ? path : "/");
+  found->fd = fd ? steal_fd(fd) : -1;
+  return found->fd >= 0 && fstat(found->fd, &found->status) < 0 ? -errno : 0;
+}
+
+static void descend(struct walk *walk, const char *path, bool native) {
+  memcpy(walk->current, path, strlen(path) + 1);
+  walk->native = native;
+}
+
+/* In the view, mounted. Returns 1 to go on. */
+static int step_native(struct walk *walk, const char *path, int *fd, const struct stat *status) {
+  char text[PATH_MAX];
+  bool follows = !is_last(walk) || *walk->next == '/' || walk->request->follow;
+  if (S_ISLNK(status->st_mode) && follows && read_link(walk, *fd, path, text) == 0)
+    return follow(walk, text);
+  if (is_last(walk) || !S_ISDIR(status->st_mode))
+    return finish(walk, PLACE_NATIVE, path, fd);
+  descend(walk, path, true);
+  return 1;
+}
+
+/* A link of the host; the empty root may have another, from earlier. */
+static int step_link(struct walk *walk, const char *path, int *fd) {
+  char text[PATH_MAX], here[PATH_MAX] = "";
+  int result = read_link(walk, *fd, "", text);
+  if (result < 0)
+    return result;
+  _cleanup_close_ int repeated = walk_open(walk->walker->root, path);
+  if (repeated >= 0)
+    (void)read_link(walk, repeated, "", here);
+  if (strcmp(text, here) != 0)
+    repeat(walk, path, text);
+  if (!is_last(walk) || *walk->next == '/' || walk->request->follow)
+    return follow(walk, text);
+  return finish(walk, PLACE_LINK, path, fd);
+}
+
+static int step_folder(struct walk *walk, const char *path, bool in_view, int *fd) {
+  if (!is_last(walk)) {
+    descend(walk, path, false);
+    return 1;
+  }
+  if (!in_view)
+    repeat(walk, path, "");
+  return finish(walk, PLACE_FOLDER, path, fd);
+}
+
+/* The host's own /proc is nobody's business, should the session have none. */
+static bool is_of_kernel(int fd) {
+  struct statfs status;
+  return fstatfs(fd, &status) == 0 &&
+         (status.f_type == PROC_SUPER_MAGIC || status.f_type == SYSFS_MAGIC);
+}
+
+/* In the empty root: what the host has there. `seen` is what the root itself has, or -1. */
+static int step_host(struct walk *walk, const char *path, int *seen) {
+  struct stat status, shown;
+  bool folder_seen = *seen >= 0 && fstat(*seen, &shown) == 0 && S_ISDIR(shown.st_mode);
+  _cleanup_close_ int fd = walk_open(walk->walker->host, path);
+  if (fd < 0 || is_of_kernel(fd)) {
+    if (fd == -EACCES || fd == -ENAMETOOLONG)
+      return fd;
+    if (folder_seen)
+      return step_folder(walk, path, true, seen);
+    return finish(walk, is_last(walk) ? PLACE_MISSING : PLACE_NOWHERE, path, NULL);
+  }
+  if (fstat(fd, &status) < 0)
+    return -errno;
+  if (S_ISLNK(status.st_mode))
+    return step_link(walk, path, &fd);
+  if (S_ISDIR(status.st_mode))
+    return step_folder(walk, path, folder_seen, &fd);
+  if (!is_last(walk) || *walk->next == '/')
+    return -ENOTDIR;
+  return finish(walk, PLACE_GATED, path, &fd);
+}
+
+static int step(struct walk *walk, const char *name, size_t length) {
+  char path[PATH_MAX];
+  struct stat status;
+  if (length > NAME_MAX)
+    return -ENAMETOOLONG;
+  int size = snprintf(path, sizeof path, "%s/%.*s", walk->current, (int)length, name);
+  if (size >= (int)sizeof path)
+    return -ENAMETOOLONG;
+  _cleanup_close_ int seen = walk_open(walk->walker->root, path);
+  if (seen >= 0 && fstat(seen, &status) == 0 && status.st_dev != walk->walker->empty)
+    return step_native(walk, path, &seen, &status);
+  if (walk->native)
+    return finish(walk, PLACE_NATIVE, path, NULL); /* missing, and the kernel says so */
+  return step_host(walk, path, &seen);
+}
+
+/* The path ends in a folder that was walked into ("/", "..", "."). */
+static int finish_here(struct walk *walk) {
+  const char *path = walk->current[0] ? walk->current : "/";
+  bool native;
+  _cleanup_close_ int fd = walk_open(walk->native ? walk->walker->root : walk->walker->host, path);
+  if (fd < 0)
+    return finish(walk, PLACE_NOWHERE, path, NULL);
+  if (!walk->native && !is_in_view(walk, path, &native))
+    repeat(walk, path, "");
+  return finish(walk, walk->native ? PLACE_NATIVE : PLACE_FOLDER, path, &fd);
+}
+
+static int walk_on(struct walk *walk) {
+  for (;;) {
+    walk->next += strspn(walk->next, "/");
+    if (*walk->next == '\0')
+      return finish_here(walk);
+    const char *name = walk->next;
+    size_t length = strcspn(name, "/");
+    walk->next += length;
+    int result = 1;
+    if (length == 2 && name[0] == '.' && name[1] == '.')
+      leave_folder(walk);
+    else if (length != 1 || name[0] != '.')
+      result = step(walk, name, length);
+    if (result <= 0)
+      return result;
+  }
+}
+
+int walk_path(const struct walker *walker, const struct walk_request *request,
+              struct found *ret_found) {
+  struct walk walk = {.walker = walker, .request = request, .found = ret_found};
+  const char *start = request->path[0] == '/' ? request->top : request->start;
+  *ret_found = FOUND_NONE;
+  snprintf(walk.current, sizeof walk.current, "%s", strcmp(start, "/") == 0 ? "" : start);
+  snprintf(walk.rest, sizeof walk.rest, "%s", request->path);
+  walk.next = walk.rest;
+  is_in_view(&walk, walk.current, &walk.native);
+  int result = walk_on(&walk);
+  if (result < 0)
+    found_clear(ret_found);
+  return result;
+}
