@@ -92,8 +92,11 @@ static void held_free(struct held *held) {
   if (held->next)
     held->next->previous = held->previous;
   notify->held_count--;
-  if (held->pidfd >= 0)
+  if (held->pidfd >= 0) {
+    /* Closing alone would not do while a process that we just forked has a copy. */
+    epoll_ctl(notify->events, EPOLL_CTL_DEL, held->pidfd, NULL);
     close(held->pidfd);
+  }
   found_clear(&held->found);
   free((char *)held->waiting.request.path);
   free(held);

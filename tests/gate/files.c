@@ -1,0 +1,472 @@
+/* files OP PATH [OP PATH]...: uses each path in one way, through one system call, and prints a line
+ * about it: the way, and what came of it. The tests compare the lines from inside and outside. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <libgen.h>
+#include <linux/openat2.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/inotify.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+static char said[8192];
+
+static int say(const char *format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(said, sizeof said, format, arguments);
+  va_end(arguments);
+  return 0;
+}
+
+/* The first line of an open file. */
+static int show(int fd) {
+  char text[200];
+  if (fd < 0)
+    return -1;
+  ssize_t length = read(fd, text, sizeof text - 1);
+  int saved = errno;
+  close(fd);
+  errno = saved;
+  if (length < 0)
+    return -1;
+  text[length] = '\0';
+  text[strcspn(text, "\n")] = '\0';
+  return say("%s", text);
+}
+
+static int show_status(int result, const struct stat *status) {
+  return result < 0 ? -1 : say("%o %lld", status->st_mode & S_IFMT, (long long)status->st_size);
+}
+
+static int parent_of(const char *path, const char **ret_name, int flags) {
+  static char copy[4096];
+  *ret_name = strrchr(path, '/') + 1;
+  snprintf(copy, sizeof copy, "%.*s", (int)(*ret_name - path), path);
+  return open(copy, O_DIRECTORY | flags);
+}
+
+/* ---- opening ---- */
+
+static int do_open(const char *path) {
+  return show((int)syscall(SYS_openat, AT_FDCWD, path, O_RDONLY));
+}
+
+static int do_old_open(const char *path) {
+#ifdef SYS_open
+  return show((int)syscall(SYS_open, path, O_RDONLY));
+#else
+  return do_open(path);
+#endif
+}
+
+static int do_openat(const char *path) {
+  const char *name;
+  int folder = parent_of(path, &name, O_PATH);
+  return folder < 0 ? -1 : show(openat(folder, name, O_RDONLY));
+}
+
+static int do_openat2(const char *path) {
+  struct open_how how = {.flags = O_RDONLY};
+  return show((int)syscall(SYS_openat2, AT_FDCWD, path, &how, sizeof how));
+}
+
+static int do_in_root(const char *path) {
+  const char *name;
+  char absolute[300];
+  int folder = parent_of(path, &name, O_PATH);
+  struct open_how how = {.flags = O_RDONLY, .resolve = RESOLVE_IN_ROOT};
+  snprintf(absolute, sizeof absolute, "/%s", name);
+  return folder < 0 ? -1 : show((int)syscall(SYS_openat2, folder, absolute, &how, sizeof how));
+}
+
+static int do_bad_resolve(const char *path) {
+  struct open_how how = {.flags = O_RDONLY, .resolve = RESOLVE_BENEATH | RESOLVE_IN_ROOT};
+  return show((int)syscall(SYS_openat2, AT_FDCWD, path, &how, sizeof how));
+}
+
+static int do_path_only(const char *path) {
+  int fd = open(path, O_PATH);
+  struct stat status;
+  return fd < 0 ? -1 : show_status(fstat(fd, &status), &status);
+}
+
+static int do_directory(const char *path) {
+  return show(open(path, O_RDONLY | O_DIRECTORY));
+}
+
+static int do_nofollow(const char *path) {
+  return show(open(path, O_RDONLY | O_NOFOLLOW));
+}
+
+static int by_name(const void *left, const void *right) {
+  return strcmp(*(char *const *)left, *(char *const *)right);
+}
+
+static int do_list(const char *path) {
+  DIR *folder = opendir(path);
+  char *names[256], all[4096] = "";
+  size_t count = 0;
+  if (!folder)
+    return -1;
+  for (struct dirent *entry; count < 256 && (entry = readdir(folder));) {
+    if (entry->d_name[0] != '.')
+      names[count++] = strdup(entry->d_name);
+  }
+  closedir(folder);
+  qsort(names, count, sizeof *names, by_name);
+  for (size_t i = 0; i < count && strlen(all) < sizeof all - 300; i++)
+    strcat(strcat(all, " "), names[i]);
+  return say("%s", all);
+}
+
+static int do_mmap(const char *path) {
+  int fd = open(path, O_RDONLY);
+  struct stat status;
+  if (fd < 0 || fstat(fd, &status) < 0)
+    return -1;
+  char *text = mmap(NULL, (size_t)status.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+  return text == MAP_FAILED ? -1 : say("%.*s", (int)strcspn(text, "\n"), text);
+}
+
+/* ---- looking ---- */
+
+static int do_stat(const char *path) {
+  struct stat status;
+  return show_status(stat(path, &status), &status);
+}
+
+static int do_lstat(const char *path) {
+  struct stat status;
+  return show_status(lstat(path, &status), &status);
+}
+
+static int do_fstatat(const char *path) {
+  const char *name;
+  struct stat status;
+  int folder = parent_of(path, &name, O_PATH);
+  return folder < 0 ? -1 : show_status(fstatat(folder, name, &status, 0), &status);
+}
+
+static int do_statx(const char *path) {
+  struct statx status;
+  if (statx(AT_FDCWD, path, 0, STATX_BASIC_STATS, &status) < 0)
+    return -1;
+  return say("%o %llu", status.stx_mode & S_IFMT, (unsigned long long)status.stx_size);
+}
+
+static int do_access(const char *path) {
+  return access(path, R_OK);
+}
+
+static int do_faccessat2(const char *path) {
+#ifdef SYS_faccessat2
+  return (int)syscall(SYS_faccessat2, AT_FDCWD, path, R_OK, AT_EACCESS);
+#else
+  return access(path, R_OK);
+#endif
+}
+
+static int do_readlink(const char *path) {
+  char text[4096];
+  ssize_t length = readlink(path, text, sizeof text - 1);
+  return length < 0 ? -1 : say("%.*s", (int)length, text);
+}
+
+static int do_getxattr(const char *path) {
+  char text[64];
+  ssize_t length = getxattr(path, "user.test", text, sizeof text);
+  return length < 0 ? -1 : say("%.*s", (int)length, text);
+}
+
+static int do_listxattr(const char *path) {
+  char text[1024];
+  return listxattr(path, text, sizeof text) < 0 ? -1 : 0;
+}
+
+static int do_inotify(const char *path) {
+  int fd = inotify_init1(IN_CLOEXEC);
+  return fd < 0 || inotify_add_watch(fd, path, IN_MODIFY) < 0 ? -1 : 0;
+}
+
+static int do_statfs(const char *path) {
+  struct statfs status;
+  return statfs(path, &status);
+}
+
+/* ---- using ---- */
+
+static int do_execute(const char *path) {
+  int ends[2], status;
+  if (pipe(ends) < 0)
+    return -1;
+  pid_t pid = fork();
+  if (pid == 0) {
+    dup2(ends[1], 1);
+    execl(path, path, "argument", NULL);
+    _exit(errno);
+  }
+  close(ends[1]);
+  int result = show(ends[0]);
+  waitpid(pid, &status, 0);
+  if (!WIFEXITED(status) || WEXITSTATUS(status) == 0)
+    return result;
+  errno = WEXITSTATUS(status);
+  return -1;
+}
+
+static int do_connect(const char *path) {
+  struct sockaddr_un address = {.sun_family = AF_UNIX};
+  int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+  snprintf(address.sun_path, sizeof address.sun_path, "%s", path);
+  return connect(fd, (struct sockaddr *)&address, sizeof address);
+}
+
+/* From inside its folder. */
+static int do_relative(const char *path) {
+  const char *name;
+  int home = open(".", O_PATH | O_DIRECTORY), folder = parent_of(path, &name, O_PATH);
+  char place[64], whole[4096];
+  snprintf(place, sizeof place, "/proc/self/fd/%d", folder);
+  snprintf(whole, sizeof whole, "%.*s", (int)(name - path), path);
+  if (folder < 0 || chdir(whole) < 0)
+    return -1;
+  int result = show(open(name, O_RDONLY)), saved = errno;
+  if (fchdir(home) < 0)
+    return -1;
+  errno = saved;
+  return result;
+}
+
+static int do_up(const char *path) {
+  const char *name;
+  char whole[4096];
+  int folder = parent_of(path, &name, O_PATH);
+  snprintf(whole, sizeof whole, "%.*s../././%s/%s", (int)(name - path), path,
+           basename(strndup(path, (size_t)(name - path - 1))), name);
+  close(folder);
+  return show(open(whole, O_RDONLY));
+}
+
+static int do_proc_fd(const char *path) {
+  const char *name;
+  char whole[4096];
+  int folder = parent_of(path, &name, O_PATH);
+  snprintf(whole, sizeof whole, "/proc/self/fd/%d/%s", folder, name);
+  return folder < 0 ? -1 : show(open(whole, O_RDONLY));
+}
+
+/* A descriptor of it opened again. */
+static int do_reopen(const char *path) {
+  char whole[64];
+  int fd = open(path, O_RDONLY);
+  snprintf(whole, sizeof whole, "/proc/self/fd/%d", fd);
+  return fd < 0 ? -1 : show(open(whole, O_RDONLY));
+}
+
+static int do_proc_cwd(const char *path) {
+  char whole[8192] = "/proc/self/cwd", here[4096];
+  if (!getcwd(here, sizeof here))
+    return -1;
+  for (const char *at = here; *at; at++) {
+    if (*at == '/' && at[1])
+      strcat(whole, "/..");
+  }
+  return show(open(strcat(whole, path), O_RDONLY));
+}
+
+struct in_thread {
+  int (*function)(const char *path);
+  const char *path;
+  int result, errnum;
+};
+
+static void *thread_main(void *data) {
+  struct in_thread *work = data;
+  work->result = work->function(work->path);
+  work->errnum = errno;
+  return NULL;
+}
+
+static int do_thread(const char *path) {
+  struct in_thread work = {.function = do_open, .path = path};
+  pthread_t thread;
+  pthread_create(&thread, NULL, thread_main, &work);
+  pthread_join(thread, NULL);
+  errno = work.errnum;
+  return work.result;
+}
+
+/* /proc/thread-self of a thread that is not the first. */
+static int open_own_name(const char *path) {
+  (void)path;
+  char text[64];
+  int fd = open("/proc/thread-self/comm", O_RDONLY);
+  ssize_t length = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+  return length < 0 ? -1 : 0;
+}
+
+static int do_thread_self(const char *path) {
+  struct in_thread work = {.function = open_own_name, .path = path};
+  pthread_t thread;
+  pthread_create(&thread, NULL, thread_main, &work);
+  pthread_join(thread, NULL);
+  errno = work.errnum;
+  return work.result;
+}
+
+static int do_fork(const char *path) {
+  int ends[2], status;
+  if (pipe(ends) < 0)
+    return -1;
+  pid_t pid = fork();
+  if (pid == 0) {
+    int result = do_open(path);
+    dprintf(ends[1], "%s\n", said);
+    _exit(result < 0 ? errno : 0);
+  }
+  close(ends[1]);
+  show(ends[0]);
+  waitpid(pid, &status, 0);
+  errno = WEXITSTATUS(status);
+  return errno ? -1 : 0;
+}
+
+static int do_full_table(const char *path) {
+  struct rlimit old, low = {3, 3};
+  getrlimit(RLIMIT_NOFILE, &old);
+  low.rlim_max = old.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &low);
+  int fd = open(path, O_RDONLY), saved = errno;
+  setrlimit(RLIMIT_NOFILE, &old);
+  errno = saved;
+  return show(fd);
+}
+
+static int do_write_again(const char *path) {
+  char whole[64];
+  int fd = open(path, O_RDONLY);
+  snprintf(whole, sizeof whole, "/proc/self/fd/%d", fd);
+  return fd < 0 ? -1 : open(whole, O_RDWR);
+}
+
+/* ---- writing ---- */
+
+static int do_append(const char *path) {
+  return open(path, O_WRONLY | O_APPEND);
+}
+
+static int do_create(const char *path) {
+  return open(path, O_WRONLY | O_CREAT, 0644);
+}
+
+static int do_exclusive(const char *path) {
+  return open(path, O_WRONLY | O_CREAT | O_EXCL, 0644);
+}
+
+static int do_mkdir(const char *path) {
+  return mkdir(path, 0755);
+}
+
+static int do_truncate(const char *path) {
+  return truncate(path, 0);
+}
+
+static int do_rename(const char *path) {
+  char other[4096];
+  snprintf(other, sizeof other, "%s.other", path);
+  return rename(path, other);
+}
+
+static int do_link(const char *path) {
+  return link(path, "/tmp/linked");
+}
+
+static int do_symlink(const char *path) {
+  return symlink("anything", path);
+}
+
+static const struct {
+  const char *name;
+  int (*use)(const char *path);
+} ways[] = {
+    {"open", do_open},
+    {"old-open", do_old_open},
+    {"openat", do_openat},
+    {"openat2", do_openat2},
+    {"in-root", do_in_root},
+    {"bad-resolve", do_bad_resolve},
+    {"path-only", do_path_only},
+    {"directory", do_directory},
+    {"nofollow", do_nofollow},
+    {"list", do_list},
+    {"mmap", do_mmap},
+    {"stat", do_stat},
+    {"lstat", do_lstat},
+    {"fstatat", do_fstatat},
+    {"statx", do_statx},
+    {"access", do_access},
+    {"faccessat2", do_faccessat2},
+    {"readlink", do_readlink},
+    {"getxattr", do_getxattr},
+    {"listxattr", do_listxattr},
+    {"inotify", do_inotify},
+    {"statfs", do_statfs},
+    {"execute", do_execute},
+    {"connect", do_connect},
+    {"chdir", chdir},
+    {"relative", do_relative},
+    {"up", do_up},
+    {"proc-fd", do_proc_fd},
+    {"proc-cwd", do_proc_cwd},
+    {"reopen", do_reopen},
+    {"thread", do_thread},
+    {"thread-self", do_thread_self},
+    {"fork", do_fork},
+    {"full-table", do_full_table},
+    {"write-again", do_write_again},
+    {"append", do_append},
+    {"create", do_create},
+    {"exclusive", do_exclusive},
+    {"mkdir", do_mkdir},
+    {"rmdir", rmdir},
+    {"unlink", unlink},
+    {"truncate", do_truncate},
+    {"rename", do_rename},
+    {"link", do_link},
+    {"symlink", do_symlink},
+};
+
+int main(int argc, char **argv) {
+  setvbuf(stdout, NULL, _IOLBF, 0);
+  for (int i = 1; i + 1 < argc; i += 2) {
+    bool known = false;
+    for (size_t j = 0; j < sizeof ways / sizeof ways[0]; j++) {
+      if (strcmp(argv[i], ways[j].name) != 0)
+        continue;
+      known = true;
+      said[0] = '\0';
+      errno = 0;
+      int result = ways[j].use(argv[i + 1]);
+      printf("%s %s\n", argv[i], result < 0 ? strerrorname_np(errno) : said[0] ? said : "ok");
+    }
+    if (!known)
+      return 2;
+  }
+  return 0;
+}

@@ -1,0 +1,319 @@
+"""What waits at the gate, and what comes of it: every way to use a path, both triggers, both
+identities. The same program does the same outside and inside, and the lines are compared."""
+
+import os
+import signal
+import socket
+
+import pytest
+
+import gates
+import harness
+import sessions
+
+READS = ("open", "old-open", "openat", "openat2", "in-root", "mmap", "path-only", "nofollow",
+         "stat", "lstat", "fstatat", "statx", "access", "faccessat2", "getxattr", "listxattr",
+         "inotify", "statfs", "relative", "up", "proc-fd", "proc-cwd", "reopen", "thread",
+         "thread-self", "fork", "directory", "bad-resolve", "readlink", "execute")
+WRITES = ("append", "create", "exclusive", "mkdir", "rmdir", "unlink", "truncate", "rename",
+          "symlink")
+
+
+@pytest.fixture(params=gates.PAIRS)
+def pair(request):
+    return request.param.split("-")
+
+
+@pytest.fixture
+def identity(pair, world):
+    try:
+        return world.identity(pair[1])
+    except harness.Unavailable as reason:
+        pytest.skip(str(reason))
+
+
+@pytest.fixture
+def gate(pair, world):
+    try:
+        with gates.usable(world, pair[0]):
+            yield pair[0]
+    except harness.Unavailable as reason:
+        pytest.skip(str(reason))
+
+
+@pytest.fixture
+def ground(box):
+    """A folder outside the project with everything that the ways need."""
+    made = box.home("gated")
+    box.identity.file(f"{made}/file", "content of the file\n")
+    box.identity.file(f"{made}/sub/below", "content below\n")
+    box.identity.file(f"{made}/exact", "content of the exact one\n")
+    with open("/bin/echo", "rb") as source, open(f"{made}/program", "wb") as target:
+        target.write(source.read())
+    box.identity.file(f"{made}/script", f"#!{made}/program\n")
+    os.symlink("file", f"{made}/link")
+    os.symlink(f"{made}/sub", f"{made}/folder-link")
+    os.symlink("nothing", f"{made}/dangling")
+    # 40 are allowed, but the kernel counts on when somebody mounts meanwhile and it walks again.
+    for number in range(13):
+        os.symlink("file" if number == 0 else f"deep{number - 1}", f"{made}/deep{number}")
+    os.mkfifo(f"{made}/fifo")
+    for name in ("program", "script"):
+        os.chmod(f"{made}/{name}", 0o755)
+    for path in (made, *(os.path.join(made, name) for name in os.listdir(made))):
+        box.identity.own(path)
+    return made
+
+
+def files(box):
+    return gates.program(box.world, "gate-files")
+
+
+def words(ways, path):
+    return [word for way in ways for word in (way, path)]
+
+
+def lines(result):
+    return result.stdout.splitlines()
+
+
+# ---- allowed ----
+
+
+def test_every_way_gives_what_it_gives_outside(box, gate, ground):
+    """Once the folder is allowed, nothing differs: neither results nor errors."""
+    argv = [files(box)]
+    for name in ("file", "link", "sub", "folder-link", "dangling", "missing", "missing/below",
+                 "file/below", "deep12"):
+        ways = [way for way in READS if (way, name) not in OUTSIDE_ONLY and
+                not (name in ("sub", "folder-link") and way in ("execute", "inotify"))]
+        argv += words(ways, f"{ground}/{name}")
+    argv += words(("execute",), f"{ground}/program") + words(("execute",), f"{ground}/script")
+    argv += words(("list",), ground)
+    outside = box.plain(argv)
+    inside, asked = gates.run(box, gate, argv, lambda event: gates.approve(tree=ground))
+    assert inside.exit == 0, inside
+    assert lines(inside) == lines(outside)
+    assert {path for _, path in asked} and all(path.startswith(ground) for _, path in asked)
+
+
+# What depends on where the program stands, not on the gate.
+OUTSIDE_ONLY = {("statfs", "sub"), ("statfs", "folder-link")}
+
+
+# These look at nothing but the kind of the file, if FUSE serves it: nothing to ask about.
+UNASKED = {"fuse": ("path-only", "inotify", "statfs"), "notify": ()}
+
+
+def test_the_call_that_waited_succeeds(box, gate, ground):
+    """Each way is the first to touch its file: it waits, is allowed, and no restart is needed."""
+    ways = [way for way in READS if way not in ("directory", "bad-resolve", "readlink", "execute",
+                                                "thread-self")]
+    ways = [way for way in ways if way not in UNASKED[gate]]
+    argv = [files(box)]
+    for way in ways:
+        box.identity.file(f"{ground}/for-{way}/file", f"content for {way}\n")
+        argv += [way, f"{ground}/for-{way}/file"]
+    outside = box.plain(argv)
+    inside, asked = gates.run(box, gate, argv, lambda event: gates.approve())
+    assert lines(inside) == lines(outside), (inside, asked)
+    touched = {path.split("/for-")[1].split("/")[0] for _, path in asked}
+    assert touched == set(ways), "not asked about"
+
+
+@pytest.mark.parametrize("name", ["program", "script"])
+def test_programs_are_asked_for_with_their_interpreters(box, gate, ground, name):
+    path = f"{ground}/{name}"
+    inside, asked = gates.run(box, gate, [files(box), "execute", path],
+                              lambda event: gates.approve())
+    assert lines(inside) == lines(box.plain([files(box), "execute", path])), inside
+    wanted = {f"{ground}/program"} | ({path} if name == "script" else set())
+    assert {asked_path for _, asked_path in asked} == wanted
+
+
+def test_the_command_itself_may_be_asked_for(box, gate, ground):
+    inside, asked = gates.run(box, gate, [f"{ground}/script", "word"],
+                              lambda event: gates.approve(), early=True)
+    assert (inside.exit, inside.stdout) == (0, f"{ground}/script word\n"), inside
+
+
+def test_a_socket_is_asked_for(box, gate, ground):
+    path = f"{ground}/socket"
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(path)
+        listener.listen()
+        box.identity.own(path)
+        refused, asked = gates.run(box, gate, [files(box), "connect", path],
+                                   lambda event: gates.deny())
+        if gate == "fuse":  # the kernel connects to what it has, and that is FUSE's: nobody there
+            assert lines(refused) in (["connect ECONNREFUSED"], ["connect EACCES"]), refused
+            return
+        assert lines(refused) == ["connect EACCES"], refused
+        allowed, asked = gates.run(box, gate, [files(box), "connect", path],
+                                   lambda event: gates.approve())
+        assert lines(allowed) == ["connect ok"], allowed
+        assert asked
+
+
+def test_names_may_hold_any_byte(box, gate, ground):
+    name = os.fsencode(ground) + b"/\xff\x01 \n'\\\xe2\x80\xae"
+    with open(name, "w") as target:
+        target.write("odd\n")
+    box.identity.own(os.fsdecode(name))
+    inside, _ = gates.run(box, gate, [files(box), "open", os.fsdecode(name)],
+                          lambda event: gates.approve())
+    assert lines(inside) == ["open odd"], inside
+
+
+def test_a_replaced_file_is_the_new_one(box, gate, ground):
+    """By rename on the host, after it was approved and read."""
+    script = f"cat {ground}/exact; touch ready; while [ ! -e go ]; do sleep 0.02; done; " \
+             f"sleep 0.2; cat {ground}/exact"
+    with gates.Session(box, gate, ["/bin/sh", "-c", script], lambda event: gates.approve()) as it:
+        assert sessions.eventually(lambda: os.path.exists(box.path("ready")))
+        box.identity.file(f"{ground}/new", "the new one\n")
+        os.rename(f"{ground}/new", f"{ground}/exact")
+        box.identity.file(box.path("go"), "")
+        result = it.finish()
+    assert result.stdout == "content of the exact one\nthe new one\n", result
+
+
+def test_hard_links_are_objects_of_their_own_names(box, gate, ground):
+    os.link(f"{ground}/file", f"{ground}/second-name")
+    inside, asked = gates.run(
+        box, gate, [files(box), "open", f"{ground}/second-name", "open", f"{ground}/file"],
+        lambda event: gates.approve() if "second" in event["path"] else gates.deny())
+    assert lines(inside) == ["open content of the file", "open EACCES"], inside
+
+
+# ---- denied ----
+
+
+def test_denied_is_denied_in_every_way(box, gate, ground):
+    path = f"{ground}/file"
+    ways = [way for way in READS if way not in ("directory", "bad-resolve", "readlink",
+                                                "thread-self", "execute", *UNASKED[gate])]
+    inside, asked = gates.run(box, gate, [files(box), *words(ways, path)],
+                              lambda event: gates.deny())
+    assert {line.split(" ", 1)[1] for line in lines(inside)} == {"EACCES"}, inside
+    assert asked
+
+
+def test_missing_names_are_not_asked_about(box, gate, ground):
+    inside, asked = gates.run(
+        box, gate, [files(box), *words(("open", "stat", "execute"), f"{ground}/missing"),
+                    "stat", f"{ground}/dangling", "open", "/nowhere/at/all"],
+        lambda event: gates.deny())
+    assert {line.split(" ", 1)[1] for line in lines(inside)} == {"ENOENT"}, inside
+    assert not asked
+
+
+def test_writes_are_refused_and_change_nothing(box, gate, ground):
+    argv = [files(box)]
+    for name in ("file", "sub", "absent"):
+        argv += words(WRITES, f"{ground}/{name}")
+    before = harness.signature(ground)
+    inside, asked = gates.run(box, gate, argv, lambda event: gates.deny())
+    assert inside.exit == 0 and harness.signature(ground) == before
+    assert {line.split(" ", 1)[1] for line in lines(inside)} <= {
+        "EROFS", "EACCES", "EEXIST", "ENOENT", "EISDIR", "ENOTDIR", "ENOTEMPTY", "EBUSY", "EXDEV",
+        *(["EOVERFLOW"] if gate == "fuse" else [])}  # the owner has no name inside
+    assert "create EROFS" in lines(inside) and "mkdir EROFS" in lines(inside)
+
+
+def test_writes_may_be_asked_for(box, gate, ground):
+    box.identity.file(box.home("writes.yaml"), "version: 1\nfilesystem: {ask_writes: true}\n")
+    inside, asked = gates.run(
+        box, gate, ["/bin/sh", "-c", f"echo new >{ground}/sub/made && cat {ground}/sub/made"],
+        lambda event: gates.approve(), options=["--policy", box.home("writes.yaml")])
+    assert inside.stdout == "new\n", inside
+    with open(f"{ground}/sub/made") as source:
+        assert source.read() == "new\n"
+    assert ("write", f"{ground}/sub") in asked
+
+
+def test_a_fifo_keeps_nobody_waiting(box, gate, ground):
+    """Nobody writes to it. Whoever opens it waits, as outside; the session itself must not."""
+    with gates.Session(box, gate, ["/bin/sh", "-c",
+                                   f"cat {ground}/fifo & sleep 0.3; cat {ground}/file; kill %1"],
+                       lambda event: gates.approve()) as it:
+        assert it.finish().stdout == "content of the file\n"
+
+
+# ---- once ----
+
+
+def test_once_is_one_call(box, gate, ground):
+    path = f"{ground}/file"
+    answers = iter([gates.approve("once")])
+    inside, asked = gates.run(box, gate, ["/bin/sh", "-c", f"cat {path}; cat {path}"],
+                              lambda event: next(answers, gates.deny()))
+    assert inside.stdout == "content of the file\n", inside
+    assert len(asked) == 2
+
+
+def test_once_cannot_be_opened_for_writing(box, gate, ground):
+    inside, _ = gates.run(box, gate, [files(box), "write-again", f"{ground}/file"],
+                          lambda event: gates.approve("once"))
+    assert lines(inside)[0].split()[1] in ("EROFS", "EACCES"), inside
+
+
+def test_once_with_a_full_table_of_descriptors(box, gate, ground):
+    """The descriptor cannot be handed in: the call fails as outside, and nothing hangs."""
+    inside, _ = gates.run(box, gate, [files(box), "full-table", f"{ground}/file"],
+                          lambda event: gates.approve("once"))
+    assert lines(inside) == ["full-table EMFILE"], inside
+
+
+def test_folders_are_never_handed_in(box, gate, ground):
+    """A descriptor of a host folder would be a way to walk the host."""
+    script = f"import os\nfd = os.open('{ground}/sub', os.O_RDONLY)\n" \
+             "try: print(os.open('../file', os.O_RDONLY, dir_fd=fd))\n" \
+             "except OSError as error: print(error.errno)"
+    inside, asked = gates.run(
+        box, gate, ["/usr/bin/python3", "-c", script],
+        lambda event: gates.approve("once") if event["folder"] else gates.deny())
+    assert inside.stdout.strip() in ("2", "13"), inside
+
+
+# ---- interruption and death ----
+
+
+def test_a_process_that_dies_takes_its_question_along(box, gate, ground):
+    with gates.Session(box, gate, ["/bin/sh", "-c", f"cat {ground}/file & sleep 0.5; kill -9 $!; "
+                                                    "wait; sleep 0.5; echo after"],
+                       lambda event: None) as it:
+        assert it.finish().stdout == "after\n"
+        assert it.asked and it.withdrawn[:1] == ["withdrawn"]
+
+
+def test_without_the_monitor_nothing_opens(box, gate, ground):
+    """It is killed while the workload waits and tries on."""
+    script = f"while :; do cat {ground}/file && echo LEAK >>leak; done"
+    with gates.Session(box, gate, ["/bin/sh", "-c", script], lambda event: gates.deny()) as it:
+        assert sessions.eventually(lambda: it.asked)
+        os.kill(sessions.monitor_of(box, it.sid), signal.SIGKILL)
+        it.finish()
+    assert not os.path.exists(box.path("leak"))
+    assert box.run(["/bin/true"]).exit == 0  # removes what the killed one could not
+
+
+def test_revoking_takes_effect_for_new_opens(box, gate, ground):
+    path = f"{ground}/file"
+    script = f"cat {path}; touch ready; while [ ! -e go ]; do sleep 0.02; done; cat {path}"
+    answers = iter([gates.approve()])
+    with gates.Session(box, gate, ["/bin/sh", "-c", script],
+                       lambda event: next(answers, gates.deny())) as it:
+        assert sessions.eventually(lambda: os.path.exists(box.path("ready")))
+        revoked = sessions.sandbox(box, "policy", "revoke", "--session", it.sid, path)
+        box.identity.file(box.path("go"), "")
+        result = it.finish()
+    assert result.stdout == "content of the file\n", (result, revoked)
+    assert len(it.asked) == 2
+
+
+def test_more_commands_have_the_same_gate(box, gate, ground):
+    with gates.Session(box, gate, ["/bin/sleep", "20"], lambda event: gates.approve()) as it:
+        run = sessions.sandbox(box, "exec", it.sid, "--", files(box), "open", f"{ground}/file")
+        assert run.stdout == "open content of the file\n", run
+        assert it.asked == [("read", f"{ground}/file")]

@@ -1,0 +1,127 @@
+"""What the tests of the gate share: both triggers, and sessions whose questions the test answers."""
+
+import contextlib
+import glob
+import json
+import os
+import stat
+import subprocess
+import threading
+
+import harness
+import sessions
+
+GATES = ("fuse", "notify")
+LONG = bool(os.environ.get("SANDBOX_TEST_LONG"))
+# FUSE as root has nothing of its own here: only in the long run.
+PAIRS = [f"{gate}-{name}" for gate in GATES for name in ("root", "user")
+         if LONG or (gate, name) != ("fuse", "root")]
+
+
+def program(world, name):
+    """One of the programs of tests/gate, where everybody can run it."""
+    target = os.path.join(world.bin, name)
+    if not os.path.exists(target):
+        source = max(glob.glob(os.path.join(harness.REPOSITORY, "build*", "tests", "gate", name)),
+                     key=os.path.getmtime)
+        world._install(source, name)
+    return target
+
+
+@contextlib.contextmanager
+def usable(world, gate):
+    """Everybody may open /dev/fuse, if that is needed; afterwards it is as before."""
+    if gate != "fuse":
+        yield
+        return
+    try:
+        mode = stat.S_IMODE(os.stat("/dev/fuse").st_mode)
+    except OSError as reason:
+        raise harness.Unavailable(f"no /dev/fuse: {reason}") from None
+    if mode & 0o6 != 0o6 and not world.root:
+        raise harness.Unavailable("/dev/fuse is closed to this user, and only root can open it")
+    try:
+        if mode & 0o6 != 0o6:
+            os.chmod("/dev/fuse", mode | 0o666)
+        yield
+    finally:
+        if mode & 0o6 != 0o6:
+            os.chmod("/dev/fuse", mode)
+
+
+def approve(scope="session", **more):
+    return {"cmd": "cmd.approve", "scope": scope, **more}
+
+
+def deny(**more):
+    return {"cmd": "cmd.deny", **more}
+
+
+class Session:
+    """A session in dynamic mode whose questions `answer` decides: it gets the event and gives the
+    command to answer with, or None to leave it waiting."""
+
+    def __init__(self, box, gate, argv, answer, options=(), early=False, **more):
+        self.box, self.answer = box, answer
+        self.asked, self.withdrawn = [], []
+        reader, writer = os.pipe()
+        self.process = box.popen(
+            [box.world.command, "run", "--mode", "dynamic", "--gate", gate, "--supervised",
+             "--status-fd", str(writer), "--ro", box.world.bin, *options, "--", *argv],
+            pass_fds=[writer], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, **more)
+        os.close(writer)
+        with os.fdopen(reader) as lines:
+            self.sid = self._waits_for_its_command() if early else \
+                json.loads(lines.readline() or "{}").get("sid")
+        self.control = None
+        with contextlib.suppress(OSError):  # it may be over already
+            self.control = sessions.Control(box, self.sid or "none")
+            self.control.socket.settimeout(None)
+            self.control.send({"cmd": "cmd.watch"})
+        self.thread = threading.Thread(target=self._supervise, daemon=True)
+        self.thread.start()
+
+    def _waits_for_its_command(self):
+        """The session is there, but what it is to run is asked about first."""
+        return sessions.eventually(lambda: next(
+            (entry["sid"] for entry in sessions.listed(self.box)
+             if entry["pid"] == self.process.pid), None))
+
+    def _supervise(self):
+        with contextlib.suppress(OSError, ValueError):
+            while self.control and (event := self.control.read()):
+                if event.get("event") == "event.withdrawn":
+                    self.withdrawn.append(event["reason"])
+                if event.get("event") != "event.fs_request":
+                    continue
+                self.asked.append((event["op"], event["path"]))
+                reply = self.answer(event)
+                if reply:
+                    self.control.send({"id": event["id"], **reply})
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.process.poll() is None and self.sid:
+            sessions.sandbox(self.box, "kill", "--now", self.sid)
+        sessions.end_group(self.process)
+        if self.control:
+            with contextlib.suppress(OSError):
+                self.control.socket.shutdown(2)
+            self.thread.join(5)
+            self.control.__exit__()
+
+    def finish(self, timeout=harness.TIMEOUT):
+        """What came out, once it is over."""
+        out, err = self.process.communicate(timeout=timeout)
+        return harness.Result(harness.shell_status(self.process.returncode), harness.text(out),
+                              harness.text(err), 0)
+
+
+def run(box, gate, argv, answer, options=(), timeout=harness.TIMEOUT, **more):
+    """The whole of it: the result, and what was asked."""
+    with Session(box, gate, argv, answer, options, **more) as session:
+        result = session.finish(timeout)
+        return result, session.asked
