@@ -192,8 +192,14 @@ static int protect_git_folder(struct compiler *compiler, const char *git, const 
     bool reserve;
     const char *content;
   } names[] = {
-      {"config", false, NULL},       {"hooks", true, NULL},    {"info", true, NULL},
-      {"config.worktree", true, ""}, {"commondir", true, own},
+      {"config", false, NULL},
+      {"hooks", true, NULL},
+      /* Not the whole of `info`: `git gc` writes there, and the rest names no program. Attributes
+       * choose among the programs of the configuration, and these stand above those of the tree,
+       * where a person would see them. */
+      {"info/attributes", true, ""},
+      {"config.worktree", true, ""},
+      {"commondir", true, own},
   };
   for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
     if (protect_name(compiler, git, names[i].name, names[i].reserve, names[i].content, error) < 0)

@@ -327,10 +327,20 @@ def test_git_config_and_hooks_are_read_only(box):
     path = repository(box)
     cannot_write(box, path, [".git/config", ".git/hooks/pre-commit", ".git/hooks/new",
                              ".git/config.worktree", ".git/commondir", ".git/info/attributes"])
-    result = shell(box, "git config core.fsmonitor ./evil; mv .git x; rm -rf .git/hooks; true", path)
+    result = shell(box, "git config core.fsmonitor ./evil; mv .git x; rm -rf .git/hooks .git/info;"
+                   "mv .git/info .git/other; true", path)
     assert result.exit == 0
     assert "fsmonitor" not in outside(box, "git config -l", path)
     assert os.path.isdir(os.path.join(path, ".git", "hooks")) and is_clean(box, path)
+
+
+def test_git_keeps_house_without_complaint(box):
+    """It writes .git/info, of which only the attributes are protected."""
+    path = repository(box)
+    result = shell(box, "git gc -q && git update-server-info && echo x >> .git/info/exclude", path)
+    assert (result.exit, result.stdout, result.stderr) == (0, "", ""), result
+    assert os.path.exists(os.path.join(path, ".git/info/refs"))
+    assert sorted(os.listdir(os.path.join(path, ".git/info"))) == ["exclude", "refs"]
 
 
 def test_own_hooks_run_inside(box):
