@@ -69,6 +69,7 @@ uint64_t backend_base_features(void);
 void backend_describe_features(uint64_t features, struct strv *ret_words);
 
 struct backend_status {
+  bool quick; /* for the probe: it was asked for by name and runs next, which shows the rest */
   bool available;
   uint64_t features; /* what it can enforce here: a kernel or a version may lack something */
   char *why;         /* why not, or which version; one line */
@@ -128,9 +129,10 @@ struct wrapped {
                            command the default back */
   int status_fd;        /* the number of a pipe on which the tool reports, or -1 */
   const char *ran_mark; /* found in that report if the command was started at all */
-  bool own_placeholders; /* missing protected names need something to be mounted on */
-  unsigned limits_held;  /* by argv itself, 1 << LIMIT_*: not the runner's business */
-  size_t command_index;  /* where the user's command starts in argv */
+  const char *started_mark; /* found in it from when the command is there for signals */
+  bool own_placeholders;    /* missing protected names need something to be mounted on */
+  unsigned limits_held;     /* by argv itself, 1 << LIMIT_*: not the runner's business */
+  size_t command_index;     /* where the user's command starts in argv */
 };
 #define WRAPPED_NONE ((struct wrapped){.status_fd = -1})
 void wrapped_clear(struct wrapped *wrapped);
@@ -172,9 +174,11 @@ extern const struct backend native_backend;
 /* By name; the error suggests the nearest one. */
 const struct backend *backend_find(const char *name, struct sb_error *error);
 
-/* Runs the probe. `asked` is what the caller wants to know about: some answers cost time. */
+/* Runs the probe. `asked` is what the caller wants to know about: some answers cost time. `quick`:
+ * see struct backend_status. */
 void backend_probe(const struct backend *backend, const struct host_context *host,
-                   const struct policy *policy, uint64_t asked, struct backend_status *ret_status);
+                   const struct policy *policy, uint64_t asked, bool quick,
+                   struct backend_status *ret_status);
 
 /* What a request needs. */
 struct backend_needs {

@@ -195,6 +195,7 @@ static int wrap(const struct backend_request *request, struct wrapped *ret,
   struct builder builder = {request, request->plan, &wrapped};
   wrapped.status_fd = 3;
   wrapped.ran_mark = "exit-code";
+  wrapped.started_mark = "child-pid";
   wrapped.signals_inside = true;
   wrapped.own_placeholders = true;
   strv_add(&wrapped.argv, tool);
@@ -250,7 +251,7 @@ static void probe(const struct host_context *host, const struct policy *policy,
     backend_missing(status, "install bubblewrap 0.5 or newer", "this bwrap is too old");
     return;
   }
-  if (!try_it(tool, &output)) {
+  if (!status->quick && !try_it(tool, &output)) {
     output[strcspn(output, "\n")] = '\0';
     _cleanup_free_ char *shown = escape_string(output);
     backend_missing(status, "see 'sandbox doctor' about user namespaces", "it does not work: %s",

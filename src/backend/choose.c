@@ -57,7 +57,7 @@ int backend_choose_named(const struct backend *backend, const struct host_contex
                          const struct policy *policy, const struct backend_needs *needs,
                          struct backend_choice *ret_choice, struct sb_error *error) {
   _cleanup_backend_status_ struct backend_status status = {0};
-  backend_probe(backend, host, policy, needs->asked, &status);
+  backend_probe(backend, host, policy, needs->asked, true, &status);
   if (!status.available && !needs->only_words)
     return refuse_unavailable(backend, &status, error);
   uint64_t missing = needs->asked & ~status.features;
@@ -78,7 +78,7 @@ static bool consider(const struct backend *backend, const struct host_context *h
                      const struct policy *policy, const struct backend_needs *needs,
                      struct backend_choice *ret_choice, struct strv *reasons) {
   _cleanup_backend_status_ struct backend_status status = {0};
-  backend_probe(backend, host, policy, needs->asked, &status);
+  backend_probe(backend, host, policy, needs->asked, false, &status);
   if (!status.available) {
     strv_addf(reasons, "%s: %s", backend->name, status.why ? status.why : "not available");
     return false;

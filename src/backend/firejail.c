@@ -177,7 +177,7 @@ static int add_command(const struct builder *builder, struct wrapped *wrapped) {
   if (tool_at_least(builder->version, 0, 9, 72)) {
     /* Only the command itself can tell that it was started. */
     wrapped->status_fd = 3;
-    wrapped->ran_mark = "ran";
+    wrapped->ran_mark = wrapped->started_mark = "ran";
     wrapped_words(wrapped, "/bin/sh", "-c", "echo ran >&3; exec 3>&-; exec \"$@\"", "sh", NULL);
   }
   wrapped->command_index = wrapped->argv.count;
@@ -237,7 +237,7 @@ static void probe(const struct host_context *host, const struct policy *policy,
     return;
   }
   char *argv[] = {tool, "--noprofile", "--quiet", "--net=none", "--", "/bin/true", NULL};
-  if (tool_ask(argv, 10, &output) != 0) {
+  if (!status->quick && tool_ask(argv, 10, &output) != 0) {
     output[strcspn(output, "\n")] = '\0';
     _cleanup_free_ char *shown = escape_string(output);
     backend_missing(status, "it is a setuid program: run it outside of containers and sandboxes",

@@ -24,14 +24,18 @@
 #include "core/path.h"
 #include "overlay/remove.h"
 
+enum { EARLY_PAUSE_MS = 20, EARLY_ROUNDS = 100 };
 #define PROBLEM_SIZE    64
 #define HIGH_DESCRIPTOR 200 /* above every number that a tool is told */
 
 struct guard {
   const struct guard_input *input;
-  pid_t tool;
+  pid_t pid, tool;
   int children; /* signalfd for SIGCHLD */
   bool tool_ended;
+  struct guard_message early; /* a signal that came before the command; signal 0: none */
+  int early_rounds;
+  bool abandoned; /* the start was given up; the status is settled */
   struct guard_report report;
 };
 
@@ -102,9 +106,18 @@ static void set_rlimits(const struct guard_input *input, int problems) {
   }
 }
 
-static _Noreturn void become_tool(const struct guard_input *input, int problems) {
+/* Lost by an exec of a setuid program; then the runner finds it, see processes_kill_orphans. */
+static void die_with_guard(const struct guard *guard) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != guard->pid)
+    _exit(127);
+}
+
+static _Noreturn void become_tool(const struct guard *guard, int problems) {
+  const struct guard_input *input = guard->input;
   const struct wrapped *wrapped = input->wrapped;
   char **argv = wrapped->argv.items;
+  die_with_guard(guard);
   if (enter_group(input->limits) < 0)
     give_up(problems, "entering its cgroup");
   set_terminal(input, problems);
@@ -155,7 +168,7 @@ static bool start_tool(struct guard *guard) {
     return false;
   }
   if (guard->tool == 0)
-    become_tool(guard->input, ends[1]);
+    become_tool(guard, ends[1]);
   close(ends[1]);
   _cleanup_close_ int reader = ends[0];
   return await_exec(guard, reader);
@@ -180,7 +193,7 @@ static void reap(struct guard *guard) {
     pid_t pid = wait4(-1, &status, WNOHANG, &used);
     if (pid <= 0)
       return;
-    if (pid == guard->tool) {
+    if (pid == guard->tool && !guard->abandoned) {
       guard->tool_ended = true;
       guard->report.wait_status = status;
       guard->report.used = used;
@@ -201,10 +214,17 @@ static void kill_everything(struct guard *guard) {
   }
 }
 
+/* The command may not be there yet: then the signal waits for it, for a while. */
 static void pass_signal(struct guard *guard, const struct guard_message *message) {
-  pid_t target = guard->tool;
-  if (guard->input->wrapped->signals_inside)
-    target = processes_first_inside(guard->tool);
+  bool inside = guard->input->wrapped->signals_inside;
+  pid_t target = inside ? processes_first_inside(guard->tool) : guard->tool;
+  if (target == 0) {
+    if (!guard->early.signal)
+      guard->early_rounds = EARLY_ROUNDS;
+    guard->early = *message;
+    return;
+  }
+  guard->early = (struct guard_message){0};
   if (message->request == GUARD_SIGNAL_ALL && guard->input->wrapped->signals_inside)
     processes_signal_inside(guard->tool, message->signal);
   else if (message->request == GUARD_SIGNAL_ALL && guard->input->backend->enter)
@@ -227,14 +247,30 @@ static bool obey(struct guard *guard) {
   return true;
 }
 
+/* False when the command has not appeared in time: whoever sent it wants the end. */
+static bool retry_early_signal(struct guard *guard) {
+  struct guard_message message = guard->early;
+  if (!message.signal)
+    return true;
+  pass_signal(guard, &message);
+  if (guard->early.signal && guard->early_rounds-- == 0) {
+    guard->report.wait_status = message.signal; /* as if it had died of it */
+    guard->abandoned = true;
+    return false;
+  }
+  return true;
+}
+
 static void supervise(struct guard *guard) {
   struct pollfd watched[] = {{.fd = guard->input->channel, .events = POLLIN},
                              {.fd = guard->children, .events = POLLIN}};
   while (!guard->tool_ended) {
-    if (poll(watched, ARRAY_SIZE(watched), -1) < 0)
+    if (poll(watched, ARRAY_SIZE(watched), guard->early.signal ? EARLY_PAUSE_MS : -1) < 0)
       continue;
     if (watched[1].revents)
       reap(guard);
+    if (!guard->tool_ended && !retry_early_signal(guard))
+      return;
     if (watched[0].revents && !guard->tool_ended && !obey(guard))
       return;
   }
@@ -262,7 +298,7 @@ static void run_end_command(const struct guard *guard) {
 }
 
 static _Noreturn void guard_main(const struct guard_input *input) {
-  struct guard guard = {.input = input};
+  struct guard guard = {.input = input, .pid = getpid()};
   sigset_t set;
   setsid();
   prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);

@@ -21,7 +21,7 @@ json_t *backend_list_to_json(const struct host_context *host, const struct polic
   json_t *list = json_array();
   for (const struct backend *const *at = backends; *at; at++) {
     _cleanup_backend_status_ struct backend_status status = {0};
-    backend_probe(*at, host, policy, ~UINT64_C(0), &status);
+    backend_probe(*at, host, policy, ~UINT64_C(0), false, &status);
     json_t *object = json_object();
     json_set_string(object, "name", (*at)->name);
     json_set_string(object, "summary", (*at)->summary);

@@ -2,13 +2,18 @@
  * of our own descendants, which nobody but us reaps, or are signalled as a group on the way out. */
 #include "backend/processes.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
 
+#include "core/alloc.h"
 #include "core/cleanup.h"
 #include "core/file.h"
 
@@ -108,7 +113,7 @@ pid_t processes_first_inside(pid_t tool) {
     walk(first, 0, find_first, &below);
     first = below.found ? below.found : first;
   }
-  return first ? first : tool;
+  return first;
 }
 
 static void signal_if_inside(pid_t pid, int inside, int namespaces, void *context) {
@@ -123,4 +128,48 @@ void processes_signal_inside(pid_t tool, int signal) {
   if (first && is_shell_between(first))
     search.spared = first;
   walk(tool, 0, signal_if_inside, &search);
+}
+
+struct orphans {
+  const char *variable;
+  bool found;
+};
+
+static bool has_variable(pid_t pid, const char *variable) {
+  char path[64];
+  _cleanup_free_ char *text = NULL;
+  size_t length;
+  snprintf(path, sizeof path, "/proc/%d/environ", (int)pid);
+  if (file_read_at(AT_FDCWD, path, LISTING_LIMIT, &text, &length) < 0)
+    return false;
+  for (const char *at = text; at < text + length; at += strlen(at) + 1) {
+    if (strcmp(at, variable) == 0)
+      return true;
+  }
+  return false;
+}
+
+static void kill_orphan(pid_t pid, int inside, int namespaces, void *context) {
+  struct orphans *orphans = context;
+  (void)inside;
+  (void)namespaces;
+  if (!has_variable(pid, orphans->variable))
+    return;
+  processes_signal_below(pid, SIGKILL);
+  kill(pid, SIGKILL);
+  while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+    ;
+  orphans->found = true;
+}
+
+void processes_kill_orphans(const char *session_id) {
+  _cleanup_free_ char *variable = xasprintf("SANDBOX=%s", session_id);
+  struct orphans orphans = {.variable = variable};
+  /* Children of the killed come to us a moment later. */
+  for (int round = 0, quiet = 0; quiet < 10 && round < 1000; round++) {
+    orphans.found = false;
+    walk(getpid(), DEPTH_LIMIT, kill_orphan, &orphans); /* our children only */
+    quiet = orphans.found ? 0 : quiet + 1;
+    nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
+  }
 }

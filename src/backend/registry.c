@@ -73,10 +73,11 @@ void backend_missing(struct backend_status *status, const char *fix, const char 
 }
 
 void backend_probe(const struct backend *backend, const struct host_context *host,
-                   const struct policy *policy, uint64_t asked, struct backend_status *ret_status) {
+                   const struct policy *policy, uint64_t asked, bool quick,
+                   struct backend_status *ret_status) {
   const uint64_t limits =
       FEATURE(LIMIT_MEMORY) | FEATURE(LIMIT_CPU) | FEATURE(LIMIT_PROCESSES) | FEATURE(LIMIT_IO);
-  *ret_status = (struct backend_status){.features = backend->features};
+  *ret_status = (struct backend_status){.quick = quick, .features = backend->features};
   if (backend->limits_by_group && (asked & limits))
     ret_status->features &= ~limits | runner_group_limits();
   backend->probe(host, policy, ret_status);

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -15,6 +16,7 @@
 
 #include "backend/backend.h"
 #include "backend/guard.h"
+#include "backend/processes.h"
 #include "backend/runner.h"
 #include "core/alloc.h"
 #include "core/cleanup.h"
@@ -29,7 +31,8 @@
 #include "session/placeholders.h"
 #include "session/terminal.h"
 
-#define TIME_GRACE_NS (2ull * 1000 * 1000 * 1000)
+#define TIME_GRACE_NS   (2ull * 1000 * 1000 * 1000)
+#define EARLY_SIGNAL_NS (3ull * 1000 * 1000 * 1000)
 
 struct runner {
   const struct backend *backend;
@@ -49,6 +52,11 @@ struct runner {
   int scratch_lock;
   struct text status_text;
   bool timed_out, over, reported;
+  int was_subreaper;
+  int early;     /* a signal that came before the command */
+  int abandoned; /* the signal that ended the start */
+  int passed_on; /* the last signal that went to the command, or to what was about to become it */
+  uint64_t early_until_ns;
 };
 
 static void notify(struct runner *runner, const struct session_notice *notice) {
@@ -289,6 +297,8 @@ static int start(struct runner *runner, struct sb_error *error) {
   if (open_streams(runner, &input, &ends, error) < 0 ||
       open_channels(runner, &input, &ends, error) < 0)
     return -1;
+  prctl(PR_GET_CHILD_SUBREAPER, &runner->was_subreaper, 0, 0, 0);
+  prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
   runner->guard = guard_start(&input);
   capture_close_writers(&runner->capture);
   if (runner->guard < 0)
@@ -305,12 +315,29 @@ static void ask(struct runner *runner, enum guard_request request, int signal) {
   (void)send(runner->channel, &message, sizeof message, MSG_NOSIGNAL);
 }
 
+static void forward(struct runner *runner, int number) {
+  for (size_t i = 0; i < ARRAY_SIZE(forwarded); i++) {
+    if (forwarded[i].signal != number)
+      continue;
+    ask(runner, forwarded[i].request, number);
+    runner->passed_on = number;
+  }
+}
+
+/* While the tool is busy with itself, a signal would hit its helpers: it waits for the command. */
+static bool is_starting(const struct runner *runner) {
+  return runner->wrapped.started_mark &&
+         !strstr(text_string(&runner->status_text), runner->wrapped.started_mark);
+}
+
 static void read_signals(struct runner *runner) {
   struct signalfd_siginfo info;
   while (read(runner->signals, &info, sizeof info) == sizeof info) {
-    for (size_t i = 0; i < ARRAY_SIZE(forwarded); i++) {
-      if (forwarded[i].signal == (int)info.ssi_signo)
-        ask(runner, forwarded[i].request, forwarded[i].signal);
+    if (info.ssi_signo != SIGWINCH && is_starting(runner) && !runner->early) {
+      runner->early = (int)info.ssi_signo;
+      runner->early_until_ns = monotonic_ns() + EARLY_SIGNAL_NS;
+    } else {
+      forward(runner, (int)info.ssi_signo);
     }
     if (info.ssi_signo == SIGWINCH)
       terminal_resize(&runner->terminal);
@@ -344,6 +371,18 @@ static void name_limit(struct runner *runner, enum limit_kind kind) {
                      .event = SESSION_LIMIT, .text = described, .result = runner->result});
 }
 
+static void check_early_signal(struct runner *runner) {
+  if (!runner->early || (is_starting(runner) && monotonic_ns() < runner->early_until_ns))
+    return;
+  if (is_starting(runner)) {
+    runner->abandoned = runner->early;
+    ask(runner, GUARD_END, 0);
+  } else {
+    forward(runner, runner->early);
+  }
+  runner->early = 0;
+}
+
 static void check_time(struct runner *runner) {
   enum deadline_action action = deadline_step(&runner->deadline, monotonic_ns());
   if (action == DEADLINE_NOTHING)
@@ -373,20 +412,23 @@ static void look_once(struct runner *runner) {
   terminal_watch(&runner->terminal, watched + WATCH_TERMINAL);
   capture_watch(&runner->capture, watched + WATCH_CAPTURE);
   int timeout = deadline_timeout_ms(&runner->deadline, monotonic_ns());
-  if (terminal_is_lent(&runner->terminal) && (timeout < 0 || timeout > 200))
+  if ((terminal_is_lent(&runner->terminal) || runner->early) && (timeout < 0 || timeout > 200))
     timeout = 200;
   int ready = poll(watched, WATCH_COUNT, timeout);
   if (runner->terminal.master >= 0)
     terminal_set_raw(&runner->terminal);
   check_time(runner);
-  if (ready <= 0)
+  if (ready <= 0) {
+    check_early_signal(runner);
     return;
+  }
   terminal_relay(&runner->terminal, watched + WATCH_TERMINAL);
   capture_read(&runner->capture, watched + WATCH_CAPTURE);
   if (watched[WATCH_STATUS].revents)
     read_status(runner);
   if (watched[WATCH_SIGNALS].revents)
     read_signals(runner);
+  check_early_signal(runner);
   if (watched[WATCH_CHANNEL].revents)
     read_report(runner);
   if (watched[WATCH_LIFELINE].revents)
@@ -395,11 +437,20 @@ static void look_once(struct runner *runner) {
 
 /* ---- the end ---- */
 
-static void finish(struct runner *runner) {
+/* The guard ends what is still there; if it was killed itself, its children have come to us. */
+static void end_guard(struct runner *runner) {
   if (runner->channel >= 0)
-    close(runner->channel); /* the guard ends what is still there */
+    close(runner->channel);
   while (runner->guard > 0 && waitpid(runner->guard, NULL, 0) < 0 && errno == EINTR)
     ;
+  if (runner->guard > 0 && !runner->reported)
+    processes_kill_orphans(runner->request->session_id);
+  if (!runner->was_subreaper)
+    prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0);
+}
+
+static void finish(struct runner *runner) {
+  end_guard(runner);
   limit_group_sample(&runner->limits, &runner->result->usage);
   usage_add_rusage(&runner->result->usage, &runner->report.used);
   limit_group_kill(&runner->limits);
@@ -437,12 +488,16 @@ static int conclude(struct runner *runner, struct sb_error *error) {
   struct session_result *result = runner->result;
   enum limit_kind kind;
   int status = runner->report.wait_status;
-  if (!runner->reported) {
-    result->exit_code = 128 + SIGKILL;
+  if (runner->abandoned || !runner->reported) {
+    result->exit_code = 128 + (runner->abandoned ? runner->abandoned : SIGKILL);
     return 0;
   }
   if (runner->report.errnum)
     return explain_start(runner, error);
+  if (tool_failed(runner) && runner->passed_on) {
+    result->exit_code = 128 + runner->passed_on;
+    return 0;
+  }
   if (tool_failed(runner)) {
     sb_fail(error, SB_CODE_UNSUPPORTED, 0, "%s could not start the command", runner->backend->name);
     return sb_hint(error, "it said why above; 'sandbox backends' lists what else works here");
@@ -493,6 +548,7 @@ static int run_wrapped(const struct backend *backend, const struct backend_reque
       .channel = -1,
       .status = -1,
       .scratch_lock = -1,
+      .was_subreaper = 1,
   };
   uint64_t started = monotonic_ns();
   if (take_signals(&runner, error) < 0)

@@ -52,13 +52,25 @@ bool tool_at_least(struct tool_version version, int major, int minor, int patch)
   return version.minor != minor ? version.minor > minor : version.patch >= patch;
 }
 
-static _Noreturn void become_tool(char *const argv[], int output) {
+/* A signal that ends us must not leave a half-made sandbox behind: it waits for the answer. */
+static void hold_signals(sigset_t *ret_before) {
+  sigset_t held;
+  sigemptyset(&held);
+  sigaddset(&held, SIGINT);
+  sigaddset(&held, SIGTERM);
+  sigaddset(&held, SIGHUP);
+  sigaddset(&held, SIGQUIT);
+  pthread_sigmask(SIG_BLOCK, &held, ret_before);
+}
+
+static _Noreturn void become_tool(char *const argv[], int output, const sigset_t *mask) {
   int null = open("/dev/null", O_RDWR | O_CLOEXEC);
   if (null < 0 || dup2(null, STDIN_FILENO) < 0 || dup2(output, STDOUT_FILENO) < 0 ||
       dup2(output, STDERR_FILENO) < 0)
     _exit(126);
   setsid();
   prctl(PR_SET_PDEATHSIG, SIGKILL);
+  sigprocmask(SIG_SETMASK, mask, NULL);
   setenv("LC_ALL", "C", 1);
   execv(argv[0], argv);
   _exit(127);
@@ -87,26 +99,32 @@ static bool read_output(int reader, int seconds, struct text *output) {
   }
 }
 
-int tool_ask(char *const argv[], int seconds, char **ret_output) {
+static int ask(char *const argv[], int seconds, const sigset_t *mask, struct text *output) {
   int ends[2], status = -1;
-  *ret_output = xstrdup("");
   if (pipe2(ends, O_CLOEXEC) < 0)
     return -1;
   _cleanup_close_ int reader = ends[0];
   pid_t pid = fork();
   if (pid == 0)
-    become_tool(argv, ends[1]);
+    become_tool(argv, ends[1], mask);
   close(ends[1]);
   if (pid < 0)
     return -1;
-  _cleanup_text_ struct text output = {0};
-  if (!read_output(reader, seconds, &output))
+  if (!read_output(reader, seconds, output))
     kill(-pid, SIGKILL);
   while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
     ;
-  free(*ret_output);
-  *ret_output = xstrdup(text_string(&output));
   return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+int tool_ask(char *const argv[], int seconds, char **ret_output) {
+  _cleanup_text_ struct text output = {0};
+  sigset_t before;
+  hold_signals(&before);
+  int result = ask(argv, seconds, &before, &output);
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  *ret_output = xstrdup(text_string(&output));
+  return result;
 }
 
 bool tool_version(const char *path, struct tool_version *ret_version) {

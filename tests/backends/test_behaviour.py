@@ -1,10 +1,14 @@
 """What every back end must do, whatever is behind it. Each security test has a control."""
 
+import fcntl
 import json
 import os
+import pty
+import select
 import signal
 import socket
 import subprocess
+import termios
 import threading
 import time
 
@@ -248,6 +252,40 @@ def test_a_terminal(box):
     assert "yes" in result.stdout and result.exit == 0 and result.terminal_restored, result
 
 
+def test_ctrl_c_on_a_terminal(box):
+    """The command catches it and goes on; the tool around it must survive it, too."""
+    master, slave = pty.openpty()
+    box.identity.own(os.ttyname(slave))
+    process = box.popen(
+        box.wrap(sh("trap 'echo caught' INT; echo ready; read line; echo got $line; exit 42")),
+        stdin=slave, stdout=slave, stderr=slave,
+        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))
+    os.close(slave)
+    seen = b""
+
+    def see(text):
+        nonlocal seen
+        while text not in seen:
+            ready, _, _ = select.select([master], [], [], harness.TIMEOUT)
+            assert ready, f"waited for {text}, saw {seen}"
+            seen += os.read(master, 4096)
+
+    try:
+        see(b"ready")
+        os.write(master, b"\x03")
+        see(b"caught")
+        os.write(master, b"word\n")
+        process.wait(harness.TIMEOUT)
+        # Some shells end `read` at a signal; what counts is that the trap ran and the end is theirs.
+        # firejail takes a Ctrl-C as the end, whatever the command makes of it.
+        expected = 130 if box.name == "firejail" else 42
+        assert process.returncode == expected, (process.returncode, seen)
+    finally:
+        process.kill()
+        process.wait()
+        os.close(master)
+
+
 # ---- signals and ends ----
 
 
@@ -305,6 +343,25 @@ def test_nothing_is_left_when_we_are_killed(box):
     wait_for(silent, "the end of what it started", 5)
     # Placeholders of a killed session go with the next start.
     box.run(["true"])
+
+
+@pytest.mark.once
+def test_nothing_is_left_when_the_guard_is_killed(box):
+    process = box.start(sh("setsid sleep 1000 & touch ready; sleep 1000"), stdout=subprocess.DEVNULL,
+                        stderr=subprocess.DEVNULL)
+    wait_for(lambda: os.path.exists(box.path("ready")), "the command")
+    with open(f"/proc/{process.pid}/task/{process.pid}/children") as children:
+        os.kill(int(children.read().split()[0]), signal.SIGKILL)
+    assert harness.shell_status(process.wait(harness.TIMEOUT)) == 137
+
+
+@pytest.mark.once
+def test_an_early_signal_is_not_lost(box):
+    for delay in (0, 0.01, 0.03, 0.06):
+        process = box.start(["sleep", "100"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        time.sleep(delay)
+        process.send_signal(signal.SIGTERM)
+        assert harness.shell_status(process.wait(harness.TIMEOUT)) == 143
 
 
 # ---- limits ----
