@@ -110,7 +110,7 @@ static void flush_output(struct prompt *prompt) {
 }
 
 /* A full-screen program draws itself anew when its size changes, and for sure only then: it has one
- * line less while we ask. */
+ * line less for a moment. Not while it waits: a signal could end the very call we ask about. */
 static void shrink_screen(const struct terminal *terminal) {
   struct winsize size;
   if (terminal->master < 0 || ioctl(terminal->master, TIOCGWINSZ, &size) < 0 || size.ws_row < 2)
@@ -164,8 +164,6 @@ static void show(struct prompt *prompt, const struct question *question) {
   if (!prompt->shown) {
     terminal_pause(prompt->terminal, true);
     make_raw(prompt);
-    if (screen_is_alternate(&prompt->terminal->screen))
-      shrink_screen(prompt->terminal);
   }
   prompt->shown = true;
   prompt->resize_ns = 0;
@@ -191,6 +189,9 @@ static void hide(struct prompt *prompt) {
   tcflush(prompt->fd, TCIFLUSH);
   make_cooked(prompt);
   terminal_pause(prompt->terminal, false);
+  terminal_resize(prompt->terminal); /* if it has changed meanwhile */
+  if (alternate)
+    shrink_screen(prompt->terminal);
   prompt->resize_ns = alternate ? now_ns() + RESTORE_NS : 0;
 }
 
@@ -326,8 +327,6 @@ uint64_t prompt_next_step(const struct prompt *prompt) {
 void prompt_redraw(struct prompt *prompt) {
   if (!prompt || !prompt->shown)
     return;
-  if (screen_is_alternate(&prompt->terminal->screen))
-    shrink_screen(prompt->terminal);
   draw(prompt);
   await_quiet(prompt);
 }

@@ -35,7 +35,7 @@ struct terminal terminal_new(enum terminal_mode mode) {
 
 void terminal_resize(struct terminal *terminal) {
   struct winsize size;
-  if (terminal->master >= 0 && ioctl(terminal->output, TIOCGWINSZ, &size) == 0)
+  if (terminal->master >= 0 && !terminal->paused && ioctl(terminal->output, TIOCGWINSZ, &size) == 0)
     ioctl(terminal->master, TIOCSWINSZ, &size);
 }
 

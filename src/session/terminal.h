@@ -40,7 +40,7 @@ bool terminal_is_lent(const struct terminal *terminal);
 
 void terminal_set_raw(struct terminal *terminal);
 void terminal_restore(struct terminal *terminal);
-void terminal_resize(struct terminal *terminal);
+void terminal_resize(struct terminal *terminal); /* not while paused */
 
 /* While paused nothing is copied in either direction; the session waits when its terminal is full.
  */
