@@ -212,6 +212,7 @@ void audit_close(struct audit *audit) {
   /* If the chain cannot be written now, the log stays open there until somebody seals it. */
   if (audit->begun && !audit->ended)
     (void)end_with(audit, "log.close", NULL, &error);
+  audit_file_trim(&audit->file);
   if (audit->file.fd >= 0)
     close(audit->file.fd);
   close(audit->file.folder);
@@ -235,6 +236,7 @@ int audit_seal(const char *state_home, const char *session_id, struct sb_error *
   int result = open_existing(&file);
   if (result == 0)
     result = record_end(&file, "log.seal", NULL);
+  audit_file_trim(&file);
   if (file.fd >= 0)
     close(file.fd);
   if (result == -EBUSY)

@@ -53,7 +53,23 @@ int audit_file_open(struct audit_file *file, unsigned segment, int flags) {
   file->fd = steal_fd(&fd);
   file->segment = segment;
   file->size = (uint64_t)status.st_size;
+  file->allocated = (uint64_t)status.st_blocks * 512;
   return 0;
+}
+
+/* What cannot be had is not needed yet: writing tells. */
+static void reserve(struct audit_file *file) {
+  if (file->size + AUDIT_RESERVE / 2 <= file->allocated)
+    return;
+  if (fallocate(file->fd, FALLOC_FL_KEEP_SIZE, (off_t)file->size, AUDIT_RESERVE) == 0)
+    file->allocated = file->size + AUDIT_RESERVE;
+  else if (errno == EOPNOTSUPP)
+    file->allocated = UINT64_MAX;
+}
+
+void audit_file_trim(struct audit_file *file) {
+  if (file->fd >= 0 && file->allocated > file->size)
+    (void)!ftruncate(file->fd, (off_t)file->size);
 }
 
 static int append_bytes(struct audit_file *file, const char *bytes, size_t length) {
@@ -74,6 +90,7 @@ static int append_bytes(struct audit_file *file, const char *bytes, size_t lengt
 
 static int append_event(struct audit_file *file, const char *session, const char *event,
                         json_t *fields) {
+  reserve(file);
   struct audit_position next = file->position;
   size_t length;
   _cleanup_free_ char *line = audit_line_format(&next, session, event, fields, &length);
@@ -87,6 +104,7 @@ static int append_event(struct audit_file *file, const char *session, const char
 static int rotate(struct audit_file *file, const char *session) {
   char previous[AUDIT_NAME_MAX + 32];
   audit_segment_name(file->name, file->segment, previous);
+  audit_file_trim(file);
   int result = audit_file_open(file, file->segment + 1, O_CREAT | O_EXCL);
   return result < 0
              ? result

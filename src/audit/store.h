@@ -6,7 +6,8 @@
 #include "audit/line.h"
 #include "core/error.h"
 
-enum { AUDIT_READ_MAX = 64 << 20 };
+/* Allocated ahead, so that a disk that somebody else fills still has room for the last lines. */
+enum { AUDIT_READ_MAX = 64 << 20, AUDIT_RESERVE = 16 << 10 };
 
 /* The folder, made if need be. Returns a descriptor or a negative errno. */
 int audit_folder_open(const char *state_home, bool create);
@@ -18,6 +19,7 @@ struct audit_file {
   const char *session; /* what its own lines name: the id, or AUDIT_NO_SESSION in the chain */
   unsigned segment;
   uint64_t size, segment_limit;
+  uint64_t allocated; /* bytes that the file system holds for the file; may be ahead of the size */
   struct audit_position position;
 };
 
@@ -32,6 +34,9 @@ int audit_file_append(struct audit_file *file, const char *session, const char *
  * by a crash, is ended and described by a line of its own, and *ret_torn is set. Stops before a
  * line that does not follow. 0 or a negative errno. */
 int audit_file_catch_up(struct audit_file *file, uint64_t from, bool *ret_torn);
+
+/* Gives back what was allocated ahead. */
+void audit_file_trim(struct audit_file *file);
 
 /* The highest segment that exists, 0 if there is none. */
 unsigned audit_last_segment(int folder, const char *name);

@@ -15,6 +15,7 @@
 #include "core/cleanup.h"
 #include "core/escape.h"
 #include "core/file.h"
+#include "core/folder.h"
 #include "core/json.h"
 #include "core/path.h"
 #include "core/sha256.h"
@@ -111,12 +112,24 @@ int grants_load(const struct policy_context *context, enum grant_scope scope,
 /* One change under the lock. `edit` returns how many grants it touched; 0 writes nothing. */
 typedef size_t edit_grants(struct grant_list *list, void *argument);
 
+/* Whoever was killed while writing has left a file; nobody else writes while we hold the lock. */
+static bool remove_leftover(void *context, const struct folder_entry *entry) {
+  size_t length = strlen(entry->name);
+  if (strncmp(entry->name, "grants.yaml.", 12) == 0 && length > 16 &&
+      strcmp(entry->name + length - 4, ".tmp") == 0)
+    (void)unlinkat(*(const int *)context, entry->name, 0);
+  return true;
+}
+
 static int write_list(const struct policy_context *context, enum grant_scope scope, int folder,
                       const struct grant_list *list) {
   _cleanup_free_ char *text = grants_format(list, project_of(context, scope));
   size_t length = strlen(text);
   if (length > POLICY_FILE_MAX)
     return -EFBIG;
+  _cleanup_close_ int reader = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (reader >= 0)
+    (void)folder_read(reader, remove_leftover, &folder);
   return file_replace_at(folder, "grants.yaml", text, length, scopes[scope].file_mode);
 }
 

@@ -538,6 +538,22 @@ static void test_a_full_disk_loses_no_line(void **state) {
   assert_non_null(strstr(data, "\"event\":\"log.gap\",\"count\":2"));
 }
 
+/* Room for the last lines is held while the log is open, and given back. */
+static void test_room_is_held_and_given_back(void **state) {
+  _cleanup_free_ char *path = log_path(*state, SESSION ".jsonl");
+  struct stat status;
+  struct audit *audit = open_log(*state, SESSION);
+  write_event(audit, "decision", 1);
+  assert_int_equal(stat(path, &status), 0);
+  if (status.st_blocks * 512 < 8192)
+    print_message("this file system allocates nothing ahead\n");
+  assert_true(status.st_size < 4096);
+  audit_close(audit);
+  assert_int_equal(stat(path, &status), 0);
+  assert_true(status.st_blocks * 512 <= 8192);
+  assert_int_equal(problems(*state, NULL, NULL), 0);
+}
+
 /* ---- floods ---- */
 
 static bool add_up(void *context, const struct audit_entry *entry) {
@@ -616,6 +632,7 @@ static const struct CMUnitTest tests[] = {
     TEST(test_a_torn_chain_is_continued),
     TEST(test_many_writers_share_the_chain),
     TEST(test_a_full_disk_loses_no_line),
+    TEST(test_room_is_held_and_given_back),
     TEST(test_a_flood_is_counted),
     TEST(test_notes_are_in_the_chain),
     TEST(test_pruning_is_remembered),

@@ -338,6 +338,21 @@ static void test_concurrent_writers_lose_nothing(void **state) {
   assert_int_equal(verdict.chain_count, WRITERS * EACH); /* each is in the audit log */
 }
 
+/* Killed between the new file and its name: the next writer tidies up. */
+static void test_leftovers_of_a_killed_writer_go(void **state) {
+  const struct world *world = *state;
+  _cleanup_free_ char *folder = xasprintf("%s/sandbox", world->config);
+  _cleanup_free_ char *left = xasprintf("%s/grants.yaml.%d.tmp", folder, (int)getpid());
+  _cleanup_free_ char *mine = xasprintf("%s/policy.yaml", folder);
+  write_text(folder, "policy.yaml", "version: 1\n");
+  assert_int_equal(rename(mine, left), 0);
+  write_text(folder, "policy.yaml", "version: 1\n");
+  struct grant grant = read_grant(world);
+  add(world, SCOPE_USER, &grant);
+  assert_int_not_equal(access(left, F_OK), 0);
+  assert_int_equal(access(mine, F_OK), 0);
+}
+
 static void test_what_cannot_be_audited_is_not_kept(void **state) {
   struct world *world = *state;
   struct grant grant = read_grant(world);
@@ -388,6 +403,7 @@ static const struct CMUnitTest tests[] = {
     TEST(test_files_are_private),
     TEST(test_wrong_files_are_errors),
     TEST(test_concurrent_writers_lose_nothing),
+    TEST(test_leftovers_of_a_killed_writer_go),
     TEST(test_what_cannot_be_audited_is_not_kept),
     TEST(test_yaml_words_are_quoted),
 };
