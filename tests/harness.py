@@ -29,6 +29,9 @@ import time
 
 TESTS = os.path.dirname(os.path.abspath(__file__))
 REPOSITORY = os.path.dirname(TESTS)
+# How `run` starts the tests' commands: "--mode dynamic --gate fuse" runs the same tests again with
+# a gate in place of the whole host's tree.
+MODE = os.environ.get("SANDBOX_TEST_MODE", "--static").split()
 TIMEOUT = 20
 
 # Planted in every home; all of them must be unreadable inside. Relative to the home folder.
@@ -319,7 +322,8 @@ class Box:
         peer = os.environ.get("SANDBOX_PEER")
         if peer == "bwrap":
             return self._bwrap(argv, cwd or self.project)
-        return [self.world.command, "run", "--static", *options, "--", *argv]
+        tools = [] if MODE == ["--static"] else ["--ro", self.world.bin]
+        return [self.world.command, "run", *MODE, *tools, *options, "--", *argv]
 
     def _bwrap(self, argv, cwd):
         hide = [part for name in (".ssh", ".gnupg", ".aws") for part in ("--tmpfs", self.home(name))]

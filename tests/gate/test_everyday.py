@@ -1,0 +1,161 @@
+"""Nobody is asked about everyday work. Each of these runs in dynamic mode with the built-in base
+list alone; a question that nobody answers is a denial, and there must be none."""
+
+import base64
+import hashlib
+import json
+import os
+import shutil
+import zipfile
+
+import pytest
+
+import gates
+import harness
+
+
+@pytest.fixture(params=gates.GATES)
+def work(request, box):
+    """Runs a shell script in dynamic mode in the project; gives its output."""
+    try:
+        with gates.usable(box.world, request.param):
+            yield lambda script, env=None: everyday(box, request.param, script, env)
+    except harness.Unavailable as reason:
+        pytest.skip(str(reason))
+
+
+def everyday(box, gate, script, env=None):
+    result = box.plain([box.world.command, "run", "--mode", "dynamic", "--gate", gate, "--json",
+                        "-c", f"set -e\n{script}"], env=env, timeout=120)
+    assert result.stdout, result
+    answer = json.loads(result.stdout)
+    denied = [f"{one['access']} {one['path']}: {one['reason']}" for one in answer["denials"]]
+    assert not denied, " ".join(denied)
+    assert answer["exitCode"] == 0, (answer["stdout"], answer["stderr"])
+    return answer["stdout"]
+
+
+def needs(*programs):
+    for program in programs:
+        if not shutil.which(program, path="/usr/bin:/bin"):
+            pytest.skip(f"{program} is not installed")
+
+
+def test_a_denial_would_be_seen(box):
+    """The control: what is not in the base list is denied, and listed."""
+    box.identity.file(box.home("private/notes"), "notes\n")
+    with gates.usable(box.world, "fuse"), pytest.raises(AssertionError, match="private/notes"):
+        everyday(box, "fuse", f"cat {box.home('private/notes')}")
+
+
+def test_a_c_build(box, work):
+    box.identity.file(box.path("main.c"), "#include <stdio.h>\n#include \"part.h\"\n"
+                      "int main(void) { printf(\"%d\\n\", part()); return 0; }\n")
+    box.identity.file(box.path("part.h"), "int part(void);\n")
+    box.identity.file(box.path("part.c"), "#include \"part.h\"\nint part(void) { return 42; }\n")
+    box.identity.file(box.path("Build.mk"), "program: main.o part.o\n\t$(CC) -o $@ $^ -lm\n"
+                      "%.o: %.c part.h\n\t$(CC) -Wall -g -c -o $@ $<\n")
+    assert work("make -s -f Build.mk CC=gcc && ./program && objdump -d program | grep -c part "
+                ">/dev/null && echo built").split() == ["42", "built"]
+
+
+def test_git(box, work):
+    box.identity.file(box.home(".gitconfig"), "[user]\n\tname = Somebody\n\temail = s@example.org\n"
+                      "[alias]\n\tst = status\n")
+    said = work("""
+        git init -q /tmp/one && cd /tmp/one
+        echo first > file && git add file && git commit -qm 'The first'
+        echo second >> file && git st --short && git diff --stat && git commit -qam 'The second'
+        git clone -q /tmp/one /tmp/two && cd /tmp/two && git log --format='%an %s' && git gc -q
+        git branch other && git checkout -q other && git stash list && git blame -s file | wc -l""")
+    assert "Somebody The second" in said and said.split()[-1] == "2"
+
+
+def wheel(folder):
+    """A package as a local index would have it."""
+    path = os.path.join(folder, "everyday-1.0-py3-none-any.whl")
+    files = {"everyday.py": "answer = 42\n",
+             "everyday-1.0.dist-info/METADATA": "Metadata-Version: 2.1\nName: everyday\nVersion: 1.0\n",
+             "everyday-1.0.dist-info/WHEEL": "Wheel-Version: 1.0\nGenerator: test\n"
+             "Root-Is-Purelib: true\nTag: py3-none-any\n"}
+    record = "".join(f"{name},sha256={digest(text)},{len(text)}\n" for name, text in files.items())
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, text in {**files, "everyday-1.0.dist-info/RECORD": record}.items():
+            archive.writestr(name, text)
+    return path
+
+
+def digest(text):
+    return base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).rstrip(b"=").decode()
+
+
+def test_python_with_a_venv_and_pip(box, work):
+    box.identity.folder(box.path("index"))
+    box.identity.own(wheel(box.path("index")))
+    assert work("""
+        /usr/bin/python3 -m venv /tmp/venv && . /tmp/venv/bin/activate
+        pip install -q --disable-pip-version-check --no-index --find-links index everyday
+        python -c 'import everyday, json, sqlite3, ssl; print(everyday.answer)'""").split() == ["42"]
+
+
+def test_node_and_npm_from_the_cache(box, work):
+    needs("node", "npm")
+    box.identity.file(box.path("module/package.json"), '{"name": "module", "version": "1.0.0"}\n')
+    box.identity.file(box.path("module/index.js"), "module.exports = 42\n")
+    box.identity.file(box.path("application/package.json"),
+                      '{"name": "application", "version": "1.0.0"}\n')
+    box.identity.folder(box.home(".npm"))
+    assert work("""
+        cd module && npm pack --silent --offline >/dev/null && cd ../application
+        npm cache add --silent --offline ../module/module-1.0.0.tgz
+        npm install --silent --offline --no-audit --no-fund ../module/module-1.0.0.tgz
+        npm ci --silent --offline --no-audit --no-fund
+        node -e 'console.log(require("module-x" ? "module" : ""), require("./node_modules/module"))' \
+            | grep -o '42'""").split() == ["42"]
+
+
+TOOLCHAINS = (".pyenv/shims", ".nvm/versions/node/v20.0.0/bin", ".cargo/bin", ".local/bin",
+              "go/bin", ".volta/bin", ".asdf/shims", ".local/share/mise/shims", ".rbenv/shims",
+              "sdk/tool-1.0/bin")
+
+
+def test_toolchains_in_the_home_folder(box, work):
+    """A program of each manager, started by name, that reads a file beside it."""
+    for number, folder in enumerate(TOOLCHAINS):
+        library = box.home(os.path.dirname(folder), "lib", f"data{number}")
+        box.identity.file(library, f"data {number}\n")
+        box.identity.file(box.home(folder, f"tool{number}"),
+                          f'#!/bin/sh\ncat "$(dirname "$0")/../lib/data{number}"\n', 0o755)
+    path = ":".join([*(box.home(folder) for folder in TOOLCHAINS), "/usr/bin:/bin"])
+    said = work("\n".join(f"tool{number}" for number in range(len(TOOLCHAINS))), env={"PATH": path})
+    assert said.splitlines() == [f"data {number}" for number in range(len(TOOLCHAINS))]
+
+
+def test_an_interactive_shell(box, work):
+    box.identity.file(box.home(".bashrc"), "[ -f /usr/share/bash-completion/bash_completion ] && "
+                      ". /usr/share/bash-completion/bash_completion\nalias hello='echo hello'\n"
+                      "[ -f ~/.bash_aliases ] && . ~/.bash_aliases\nFROM_RC=yes\n")
+    box.identity.file(box.home(".bash_aliases"), "alias bye='echo bye'\n")
+    box.identity.file(box.home(".inputrc"), "set bell-style none\n")
+    assert work("bash -ic 'echo $FROM_RC; shopt -s expand_aliases; alias bye' 2>/dev/null"
+                ).splitlines() == ["yes", "alias bye='echo bye'"]
+
+
+def test_the_debugger(box, work):
+    box.identity.file(box.path("d.c"), "int deep(int x) { return x + 1; }\n"
+                      "int main(void) { return deep(41) - 42; }\n")
+    box.identity.file(box.home(".gdbinit"), "set confirm off\n")
+    assert "deep (x=41)" in work("gcc -g -o d d.c && gdb -q -batch -ex 'break deep' -ex run -ex bt ./d")
+
+
+def test_the_editor(box, work):
+    needs("vim")
+    box.identity.file(box.home(".vimrc"), "set nocompatible\n")
+    box.identity.file(box.path("text"), "one\n")
+    assert work("vim -es -c 's/one/two/' -c 'wq' text </dev/null; cat text") == "two\n"
+
+
+def test_the_manual(box, work):
+    needs("man")
+    assert "sandbox" not in work("MANPAGER=cat man -P cat ls 2>/dev/null | head -3; "
+                                 "apropos -l nothing-of-that-name 2>/dev/null || true")
