@@ -32,6 +32,7 @@ REPOSITORY = os.path.dirname(TESTS)
 # How `run` starts the tests' commands: "--mode dynamic --gate fuse" runs the same tests again with
 # a gate in place of the whole host's tree.
 MODE = os.environ.get("SANDBOX_TEST_MODE", "--static").split()
+DYNAMIC = MODE != ["--static"]
 TIMEOUT = 20
 
 # Planted in every home; all of them must be unreadable inside. Relative to the home folder.
@@ -322,7 +323,7 @@ class Box:
         peer = os.environ.get("SANDBOX_PEER")
         if peer == "bwrap":
             return self._bwrap(argv, cwd or self.project)
-        tools = [] if MODE == ["--static"] else ["--ro", self.world.bin]
+        tools = ["--ro", self.world.bin] if DYNAMIC else []
         return [self.world.command, "run", *MODE, *tools, *options, "--", *argv]
 
     def _bwrap(self, argv, cwd):

@@ -91,10 +91,10 @@ static int make_staging(struct state *state) {
   _cleanup_close_ int mount =
       fsmount(context, FSMOUNT_CLOEXEC, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC);
   _cleanup_close_ int target = open_here("/sys");
-  if (mount < 0 || target < 0 || attach(mount, target) < 0 || mkdirat(mount, "folder", 0) < 0)
+  if (mount < 0 || target < 0 || attach(mount, target) < 0 || mkdirat(mount, "folder", 0) < 0 ||
+      mknodat(mount, "file", S_IFREG, 0) < 0)
     return -errno;
-  _cleanup_close_ int file = openat(mount, "file", O_WRONLY | O_CREAT | O_CLOEXEC, 0);
-  int result = file < 0 ? -errno : set_attributes(mount, MOUNT_ATTR_RDONLY, 0);
+  int result = set_attributes(mount, MOUNT_ATTR_RDONLY, 0);
   if (result == 0)
     state->staging = steal_fd(&mount);
   return result;

@@ -30,7 +30,15 @@
 #define ONCE_COUNT     16
 #define ONCE_NS        (2ull * 1000 * 1000 * 1000)
 
-enum call { CALL_GETATTR, CALL_OPEN, CALL_OPENDIR, CALL_ACCESS, CALL_GETXATTR, CALL_LISTXATTR };
+enum call {
+  CALL_GETATTR,
+  CALL_OPEN,
+  CALL_OPENDIR,
+  CALL_READDIR,
+  CALL_ACCESS,
+  CALL_GETXATTR,
+  CALL_LISTXATTR,
+};
 
 /* "Once" is one use of an object by one process: programs look at a file, then open it. */
 struct once {
@@ -63,6 +71,7 @@ struct held {
   struct fuse_file_info info;
   char *attribute;
   size_t size;
+  off_t offset;
 };
 
 static struct fuse_gate *gate_of(fuse_req_t request) {
@@ -153,6 +162,22 @@ static void unpark(struct fuse_gate *fuse, const char *path) {
   }
 }
 
+/* What is hidden is not even walked through; whoever hid it may read that somebody tried. */
+static void refuse_hidden(struct fuse_gate *fuse, fuse_req_t request, const struct node *node,
+                          const char *path) {
+  struct access_request wanted = {
+      .subject = SUBJECT_FILE,
+      .want = WANT_STAT,
+      .path = path,
+      .device = node->status.st_dev,
+      .inode = node->status.st_ino,
+      .folder = S_ISDIR(node->status.st_mode),
+      .pid = gate_outer_pid(fuse->gate, fuse_req_ctx(request)->pid),
+  };
+  gate_note_hidden(fuse->gate, &wanted);
+  fuse_reply_err(request, EACCES);
+}
+
 static void op_lookup(fuse_req_t request, fuse_ino_t parent, const char *name) {
   struct fuse_gate *fuse = gate_of(request);
   struct node *node;
@@ -165,6 +190,11 @@ static void op_lookup(fuse_req_t request, fuse_ino_t parent, const char *name) {
   if (!node_path(node, path, sizeof path)) {
     nodes_forget(fuse->nodes, node, 1);
     fuse_reply_err(request, ENAMETOOLONG);
+    return;
+  }
+  if (!node->fixed && gate_hides(fuse->gate, path)) {
+    refuse_hidden(fuse, request, node, path);
+    nodes_forget(fuse->nodes, node, 1);
     return;
   }
   if (fuse_req_ctx(request)->pid != 0 && gate_is_mounting(fuse->gate, path))
@@ -227,7 +257,22 @@ static void serve_open(struct held *held, int fd) {
     close(opened); /* interrupted: nobody will release it */
 }
 
-static void serve_folder(struct held *held, int fd) {
+/* A folder that is open without a mount. */
+struct listing {
+  DIR *folder;
+  bool allowed; /* its names may be read */
+};
+
+static struct listing *listing_of(const struct fuse_file_info *info) {
+  return (struct listing *)(uintptr_t)info->fh;
+}
+
+static void listing_free(struct listing *listing) {
+  closedir(listing->folder);
+  free(listing);
+}
+
+static void serve_folder(struct held *held, int fd, bool allowed) {
   struct fuse_file_info info = held->info;
   int opened = reopen(fd, O_RDONLY | O_DIRECTORY);
   DIR *folder = opened < 0 ? NULL : fdopendir(opened);
@@ -235,9 +280,28 @@ static void serve_folder(struct held *held, int fd) {
     fuse_reply_err(held->request, opened < 0 ? -opened : errno);
     return;
   }
-  info.fh = (uint64_t)(uintptr_t)folder;
+  struct listing *listing = xcalloc(1, sizeof *listing);
+  *listing = (struct listing){folder, allowed};
+  info.fh = (uint64_t)(uintptr_t)listing;
   if (fuse_reply_open(held->request, &info) < 0)
-    closedir(folder);
+    listing_free(listing);
+}
+
+static void serve_names(struct held *held) {
+  struct listing *listing = listing_of(&held->info);
+  _cleanup_free_ char *data = xmalloc(held->size);
+  size_t used = 0;
+  listing->allowed = true;
+  seekdir(listing->folder, held->offset);
+  for (struct dirent *entry; (entry = readdir(listing->folder));) {
+    struct stat status = {.st_ino = entry->d_ino, .st_mode = DTTOIF(entry->d_type)};
+    size_t needed = fuse_add_direntry(held->request, data + used, held->size - used, entry->d_name,
+                                      &status, telldir(listing->folder));
+    if (needed > held->size - used)
+      break;
+    used += needed;
+  }
+  fuse_reply_buf(held->request, data, used);
 }
 
 static void serve_extended(struct held *held, int fd) {
@@ -268,7 +332,10 @@ static void serve(struct held *held) {
     serve_open(held, fd);
     return;
   case CALL_OPENDIR:
-    serve_folder(held, fd);
+    serve_folder(held, fd, true);
+    return;
+  case CALL_READDIR:
+    serve_names(held);
     return;
   case CALL_ACCESS:
     fuse_reply_err(held->request,
@@ -326,6 +393,7 @@ static void held_free(struct held *held) {
     held->fuse->held = held->next;
   if (held->next)
     held->next->previous = held->previous;
+  held->node->pins--;
   nodes_release(held->fuse->nodes, held->node);
   free((char *)held->waiting.request.path);
   free(held->attribute);
@@ -354,8 +422,9 @@ static void on_interrupt(fuse_req_t request, void *context) {
 }
 
 static const enum want wants[] = {
-    [CALL_GETATTR] = WANT_STAT, [CALL_OPEN] = WANT_READ,     [CALL_OPENDIR] = WANT_LIST,
-    [CALL_ACCESS] = WANT_STAT,  [CALL_GETXATTR] = WANT_READ, [CALL_LISTXATTR] = WANT_READ,
+    [CALL_READDIR] = WANT_LIST,   [CALL_GETATTR] = WANT_STAT, [CALL_OPEN] = WANT_READ,
+    [CALL_OPENDIR] = WANT_LIST,   [CALL_ACCESS] = WANT_STAT,  [CALL_GETXATTR] = WANT_READ,
+    [CALL_LISTXATTR] = WANT_READ,
 };
 
 static struct held *held_new(fuse_req_t request, struct node *node, enum call call,
@@ -367,6 +436,7 @@ static struct held *held_new(fuse_req_t request, struct node *node, enum call ca
     held->info = *info;
   held->waiting.done = on_done;
   node_reference(node);
+  node->pins++;
   held->next = fuse->held;
   if (fuse->held)
     fuse->held->previous = held;
@@ -435,15 +505,19 @@ static void op_access(fuse_req_t request, fuse_ino_t number, int mask) {
     hold(request, number, CALL_ACCESS, &info);
 }
 
+/* A folder above mounts cannot be mounted itself, so nothing is gained by asking now: only whoever
+ * reads its names is held. The names in "/" are those of every system. */
 static void op_opendir(fuse_req_t request, fuse_ino_t number, struct fuse_file_info *info) {
-  /* The names in "/" are those of every system. */
-  if (number == FUSE_ROOT_ID) {
-    struct held *held = held_new(request, node_of(gate_of(request), number), CALL_OPENDIR, info);
-    serve(held);
-    held_free(held);
+  struct fuse_gate *fuse = gate_of(request);
+  struct node *node = node_of(fuse, number);
+  struct held *held = held_new(request, node, CALL_OPENDIR, info);
+  int fd = node->fixed ? nodes_fd(fuse->nodes, node) : -1;
+  if (fd < 0) {
+    ask(held, wants[CALL_OPENDIR]);
     return;
   }
-  hold(request, number, CALL_OPENDIR, info);
+  serve_folder(held, fd, number == FUSE_ROOT_ID);
+  held_free(held);
 }
 
 /* Programs ask for attributes of every folder on their way; nobody is asked about those. */
@@ -489,25 +563,20 @@ static void op_release(fuse_req_t request, fuse_ino_t number, struct fuse_file_i
 
 static void op_readdir(fuse_req_t request, fuse_ino_t number, size_t size, off_t offset,
                        struct fuse_file_info *info) {
-  (void)number;
-  DIR *folder = (DIR *)(uintptr_t)info->fh;
-  _cleanup_free_ char *data = xmalloc(size);
-  size_t used = 0;
-  seekdir(folder, offset);
-  for (struct dirent *entry; (entry = readdir(folder));) {
-    struct stat status = {.st_ino = entry->d_ino, .st_mode = DTTOIF(entry->d_type)};
-    size_t needed = fuse_add_direntry(request, data + used, size - used, entry->d_name, &status,
-                                      telldir(folder));
-    if (needed > size - used)
-      break;
-    used += needed;
+  struct held *held = held_new(request, node_of(gate_of(request), number), CALL_READDIR, info);
+  held->size = size;
+  held->offset = offset;
+  if (!listing_of(info)->allowed) {
+    ask(held, wants[CALL_READDIR]);
+    return;
   }
-  fuse_reply_buf(request, data, used);
+  serve_names(held);
+  held_free(held);
 }
 
 static void op_releasedir(fuse_req_t request, fuse_ino_t number, struct fuse_file_info *info) {
   (void)number;
-  closedir((DIR *)(uintptr_t)info->fh);
+  listing_free(listing_of(info));
   fuse_reply_err(request, 0);
 }
 
@@ -684,6 +753,7 @@ static void trigger_serve(struct gate *gate) {
     if (got <= 0)
       return; /* nothing left, or the session's mount is gone */
     fuse_session_process_buf(fuse->session, &fuse->buffer);
+    nodes_let_go(fuse->nodes);
   }
 }
 

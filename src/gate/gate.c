@@ -243,6 +243,26 @@ static bool is_hidden(const struct gate *gate, const char *path) {
   return false;
 }
 
+/* Where built-in secrets may be asked about, the question is their protection. */
+bool gate_hides(const struct gate *gate, const char *path) {
+  const struct policy *policy = gate->config.policy;
+  if (gate_leads_to_mount(gate, path))
+    return false; /* something below it is allowed */
+  if (!policy->ask_secrets && is_hidden(gate, path))
+    return true;
+  struct decision decision = policy_decide(policy, path, ACCESS_READ);
+  return decision.verdict == VERDICT_HIDE &&
+         !(policy->ask_secrets && decision.rule && decision.rule->origin.store == STORE_BUILTIN);
+}
+
+/* Only what a rule hides: of our own folders nobody needs to hear. */
+void gate_note_hidden(const struct gate *gate, const struct access_request *request) {
+  struct decision decision = policy_decide(gate->config.policy, request->path, ACCESS_READ);
+  struct answered ignored;
+  if (decision.verdict == VERDICT_HIDE)
+    (void)decisions_ask(gate->config.decisions, request, NULL, NULL, &ignored);
+}
+
 /* Mounts the tree (or as much of it as may be) for one waiting call. */
 static void grant(struct gate *gate, struct waiting *waiting, const struct answered *answer) {
   const char *path = waiting->request.path, *tree = answer->tree ? answer->tree : path;

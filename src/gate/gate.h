@@ -17,6 +17,7 @@ struct gate;
 
 struct gate_config {
   const struct plan *plan;
+  const struct policy *policy;
   struct decisions *decisions;
   /* Descriptors from the session's init; the gate owns them from now on. */
   int trigger; /* the FUSE device, or the seccomp listener */

@@ -70,6 +70,19 @@ static void close_node(struct nodes *nodes, struct node *node) {
   node->fd = -1;
 }
 
+/* On another file system than the root, which nobody unmounts. */
+static bool is_foreign(const struct nodes *nodes, const struct node *node) {
+  return node->status.st_dev != nodes->root.status.st_dev;
+}
+
+void nodes_let_go(struct nodes *nodes) {
+  for (struct node *node = nodes->recent.newer, *next; node != &nodes->recent; node = next) {
+    next = node->newer;
+    if (node->pins == 0 && is_foreign(nodes, node))
+      close_node(nodes, node);
+  }
+}
+
 static void take_fd(struct nodes *nodes, struct node *node, int fd) {
   node->fd = fd;
   link_recent(nodes, node);
@@ -81,18 +94,20 @@ static void touch(struct nodes *nodes, struct node *node) {
   if (!node->older)
     return;
   unlink_recent(node);
-  if (node->fixed)
+  if (node->fixed && !is_foreign(nodes, node))
     nodes->open--;
   else
     link_recent(nodes, node);
 }
 
 static void close_oldest(struct nodes *nodes, const struct node *kept) {
-  while (nodes->open > DESCRIPTOR_LIMIT) {
-    struct node *oldest = nodes->recent.newer;
-    if (oldest == kept)
+  for (struct node *node = nodes->recent.newer, *next; nodes->open > DESCRIPTOR_LIMIT;
+       node = next) {
+    next = node->newer;
+    if (node == &nodes->recent)
       return;
-    close_node(nodes, oldest);
+    if (node != kept && node->pins == 0)
+      close_node(nodes, node);
   }
 }
 

@@ -16,6 +16,7 @@ struct node {
   char *name;
   uint64_t lookups;    /* what the kernel will forget */
   unsigned references; /* children and waiting requests */
+  unsigned pins;       /* somebody is asked about it: its descriptor stays open */
   struct stat status;  /* as it was when it was looked up */
   int fd;              /* -1: closed for want of descriptors */
   bool fixed;          /* a mount point or above one: stays what it is, whatever the host does */
@@ -41,6 +42,9 @@ void nodes_release(struct nodes *nodes, struct node *node);
 /* A descriptor of the object (O_PATH), valid until the next call; or a negative errno, -ESTALE if
  * the name leads to something else by now. */
 int nodes_fd(struct nodes *nodes, struct node *node);
+
+/* Closes what would keep the host from unmounting a file system. */
+void nodes_let_go(struct nodes *nodes);
 
 /* The node of a path, if the kernel knows it; else NULL. */
 struct node *nodes_find(struct nodes *nodes, const char *path);

@@ -66,6 +66,12 @@ struct gate {
 /* Decides, now or later, and tells the waiting's trigger. May finish it before it returns. */
 void gate_ask(struct gate *gate, struct waiting *waiting);
 
+/* Is this never shown, so that not even its name is walked through? */
+bool gate_hides(const struct gate *gate, const char *path);
+
+/* Somebody looked for it all the same. */
+void gate_note_hidden(const struct gate *gate, const struct access_request *request);
+
 /* Is the object of this path just about to be mounted? */
 bool gate_is_mounting(const struct gate *gate, const char *path);
 

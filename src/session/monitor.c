@@ -247,6 +247,7 @@ static void on_gate(struct monitor *monitor, int *fds) {
   _cleanup_error_ struct sb_error error = {0};
   struct gate_config config = {
       .plan = monitor->request->plan,
+      .policy = monitor->request->policy,
       .decisions = monitor->supervision.decisions,
       .trigger = fds[0],
       .mount_ns = fds[1],

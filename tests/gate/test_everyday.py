@@ -29,7 +29,9 @@ def everyday(box, gate, script, env=None):
                         "-c", f"set -e\n{script}"], env=env, timeout=120)
     assert result.stdout, result
     answer = json.loads(result.stdout)
-    denied = [f"{one['access']} {one['path']}: {one['reason']}" for one in answer["denials"]]
+    # What is hidden is never asked about (npm would read a ~/.npmrc, with its tokens).
+    denied = [f"{one['access']} {one['path']}: {one['reason']}" for one in answer["denials"]
+              if one["reason"] != "hidden"]
     assert not denied, " ".join(denied)
     assert answer["exitCode"] == 0, (answer["stdout"], answer["stderr"])
     return answer["stdout"]
@@ -110,8 +112,8 @@ def test_node_and_npm_from_the_cache(box, work):
         npm cache add --silent --offline ../module/module-1.0.0.tgz
         npm install --silent --offline --no-audit --no-fund ../module/module-1.0.0.tgz
         npm ci --silent --offline --no-audit --no-fund
-        node -e 'console.log(require("module-x" ? "module" : ""), require("./node_modules/module"))' \
-            | grep -o '42'""").split() == ["42"]
+        node -e 'console.log(require("module"), require("./node_modules/module"))'
+        """).split()[-1] == "42"
 
 
 TOOLCHAINS = (".pyenv/shims", ".nvm/versions/node/v20.0.0/bin", ".cargo/bin", ".local/bin",
