@@ -2,6 +2,8 @@
 
 import json
 import os
+import random
+import subprocess
 
 import pytest
 
@@ -129,6 +131,59 @@ def test_an_untrusted_project_excludes_nothing(box, tools):
                       f"version: 1\ncommands: {{exclude: [{PROBE}], allow_unsandboxed: true}}\n")
     result = box.plain([box.world.command, "run", "--static", "--", PROBE], env=tools)
     assert result.stdout == "inside\n", result
+
+
+# ---- against a real shell ----
+
+# What random strings are made of: a few programs, and everything a shell might take in a special way.
+PLAIN = ["a", "b", "c", " ", " ", " ", ";", "&&", "||", "|", "&", "\n", "2>&1", ">/dev/null", "-y", "'x y'",
+         '"p q"', "\\ ", "''"]
+SPECIAL = ["'", '"', "\\", "$x", "$(b)", "`b`", "(", ")", "{", "}", "<", ">", "#", "!", "*", "~", "=", "x=1",
+           "\t", '""', "if", "then", "fi", "eval", "time", "[", "]", ":", ",", "%", "@", "^", "+", "-",
+           "..", "/", "é", "\r", "$", ";;", "|&", "<<", "coproc", "a=b", "{a,b}", "&>", "$'b'"]
+
+
+@pytest.fixture
+def recorder(tmp_path):
+    """Programs a, b and c that write down how they were called."""
+    log = tmp_path / "log"
+    for name in "abc":
+        program = tmp_path / "bin" / name
+        program.parent.mkdir(exist_ok=True)
+        # In one write: those of a pipeline run at the same time.
+        program.write_text(f"#!/bin/sh\nprintf '%s\\0' {name} \"$@\" THE-END >>{log}\n")
+        program.chmod(0o755)
+
+    def run(script):
+        log.write_bytes(b"")
+        subprocess.run(["/bin/bash", "-c", script + "\nwait"], env={"PATH": str(tmp_path / "bin")},
+                       stdin=subprocess.DEVNULL, capture_output=True, cwd=tmp_path, timeout=10)
+        calls = log.read_bytes().split(b"\0THE-END\0")[:-1]
+        return [[word.decode() for word in call.split(b"\0")] for call in calls]
+
+    return run
+
+
+def test_bash_runs_nothing_else(recorder, build):
+    """Of a string whose commands are all excluded, bash runs only those, word by word."""
+    source = random.Random(8)
+    pieces = PLAIN * 6 + SPECIAL
+    scripts = ["".join(source.choices(pieces, k=source.randint(1, 9))) for _ in range(6000)]
+    done = subprocess.run([build / "tests/shell/shell-split"], input="\0".join(scripts) + "\0",
+                          capture_output=True, text=True, check=True)
+    answers = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(answers) == len(scripts)
+    understood = [(script, commands) for script, commands in zip(scripts, answers)
+                  if commands and all(command[0] in "abc" for command in commands)]
+    assert len(understood) > 100, "nothing is understood"
+    for script, commands in understood[:150]:
+        for call in recorder(script):
+            assert call in commands, f"{script!r}: bash ran {call}, we saw {commands}"
+
+
+def test_the_recorder_sees_what_is_hidden(recorder):
+    """The control: a splitter that trusted the beginning would have missed these."""
+    assert ["b"] in recorder("a $(b)") and ["c"] in recorder("a; eval c")
 
 
 # ---- --bypass ----
