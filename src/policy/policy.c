@@ -22,6 +22,7 @@ struct policy *policy_new(const struct policy_context *context) {
   policy->debug = true;
   policy->nix = xstrdup("auto");
   policy->weaker_nested = policy->commands.allow_bypass = policy->commands.auto_allow = true;
+  policy->container.user = xstrdup("keep");
   policy->key_count = schema_count();
   policy->keys = xcalloc(policy->key_count, sizeof *policy->keys);
   rules_add_builtin(policy, context);
@@ -40,7 +41,11 @@ void policy_free(struct policy *policy) {
                          policy->network.socks_proxy,
                          policy->network.driver,
                          policy->nix,
-                         policy->seatbelt.custom_profile};
+                         policy->seatbelt.custom_profile,
+                         policy->vm.kernel,
+                         policy->container.image,
+                         policy->container.runtime,
+                         policy->container.user};
   for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++)
     strv_clear(lists[i]);
   for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)

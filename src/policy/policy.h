@@ -80,7 +80,12 @@ struct policy {
   bool debug, containers, weaker_nested;
   struct {
     bool enabled, kvm;
+    char *kernel; /* NULL: the newest of /boot */
   } vm;
+  struct {
+    char *image, *runtime; /* NULL: the usual ones */
+    char *user;            /* keep | create */
+  } container;
   char *nix; /* auto | on | off */
   struct {
     struct strv exclude;

@@ -18,6 +18,7 @@ static const char *const require_words[] = {"required", "preferred", "disabled",
 static const char *const network_words[] = {"none", "filtered", "full", NULL};
 static const char *const seatbelt_words[] = {"restrictive", "permissive", NULL};
 static const char *const nix_words[] = {"auto", "on", "off", NULL};
+static const char *const container_user_words[] = {"keep", "create", NULL};
 static const char *const driver_words[] = {"auto", "relay", "slirp4netns", "pasta", "veth", NULL};
 static const char *const backend_words[] = {"auto",   "native",   "landlock", "bwrap",
                                             "podman", "docker",   "firejail", "nsjail",
@@ -54,6 +55,10 @@ static const char *check_socket(const char *value) {
 
 static const char *check_profile(const char *value) {
   return *value == '\0' ? "is empty" : NULL;
+}
+
+static const char *check_file(const char *value) {
+  return *value == '/' ? NULL : "is not an absolute path; start it with /";
 }
 
 static const char *skip_port(const char *text) {
@@ -196,6 +201,14 @@ const struct schema_key schema_table[] = {
      .offset = MEMBER(vm.enabled),
      .help = "run in a virtual machine"},
     SWITCH("vm.kvm", vm.kvm, "the virtual machine may use /dev/kvm"),
+    TEXT("vm.kernel", vm.kernel, check_file,
+         "kernel image of the virtual machine; null: the newest of /boot"),
+    TEXT("container.image", container.image, check_text,
+         "image of podman and docker, never fetched unasked; null: ubuntu:22.04"),
+    TEXT("container.runtime", container.runtime, check_text,
+         "what runs the container, such as runsc; null: the tool's own choice"),
+    WORD("container.user", container.user, container_user_words,
+         "keep the caller's ids, or create a user in the image at the start"),
     WORD("nix", nix, nix_words, "make the Nix store and profile available"),
     LIST("commands.exclude", commands.exclude, NARROWING_NEVER, check_text,
          "commands that are not to be sandboxed"),
@@ -214,8 +227,9 @@ const struct schema_key schema_table[] = {
 
 /* ---- finding ---- */
 
-static const char *const section_names[] = {
-    "filesystem", "network", "limits", "environment", "prompt", "vm", "commands", "seatbelt", NULL};
+static const char *const section_names[] = {"filesystem", "network", "limits",   "environment",
+                                            "prompt",     "vm",      "commands", "seatbelt",
+                                            "container",  NULL};
 
 /* The part after "section.", or the name itself for section ""; NULL if elsewhere. */
 static const char *name_within(const struct schema_key *key, const char *section) {
