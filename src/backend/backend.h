@@ -110,6 +110,7 @@ struct wrapped_file {
   char *path; /* NULL: by descriptor */
   int fd;     /* the number the command expects; -1: by name */
   bool folder;
+  bool unreadable; /* mode 0: something to be mounted over a secret */
   void *content;
   size_t size;
 };
@@ -141,6 +142,7 @@ void wrapped_clear(struct wrapped *wrapped);
 /* Adds a file that argv refers to; content is copied. Descriptors count from 3. */
 int wrapped_add_descriptor(struct wrapped *wrapped, const void *content, size_t size);
 void wrapped_add_file(struct wrapped *wrapped, const char *path, const void *content, size_t size);
+void wrapped_add_unreadable(struct wrapped *wrapped, const char *path);
 void wrapped_add_folder(struct wrapped *wrapped, const char *path);
 /* Appends words to argv; ends with NULL. */
 void wrapped_words(struct wrapped *wrapped, ...) __attribute__((sentinel));
@@ -213,6 +215,10 @@ char *backend_scratch_path(const char *session_id);
  * are those of docs/RESULTS.md; nothing of it is left afterwards. */
 int backend_run(const struct backend *backend, const struct backend_request *request,
                 struct session_result *ret_result, struct sb_error *error);
+
+/* The generic runner itself, for a `run` that only has something to do before. */
+int backend_run_wrapped(const struct backend *backend, const struct backend_request *request,
+                        struct session_result *ret_result, struct sb_error *error);
 
 /* The matrix: one object per back end. */
 json_t *backend_list_to_json(const struct host_context *host, const struct policy *policy);

@@ -17,6 +17,8 @@ const struct backend *const backends[] = {
     &bwrap_backend,    /* other programs, with the host's files */
     &firejail_backend, /* the same, setuid */
     &nsjail_backend,   /* the same; not in Debian */
+    &podman_backend,   /* containers: the files of an image */
+    &docker_backend,   /* the same, by a daemon */
     &seatbelt_backend, /* macOS */
     NULL,
 };

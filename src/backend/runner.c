@@ -135,6 +135,8 @@ static int make_file(const struct wrapped_file *file, struct sb_error *error) {
   _cleanup_close_ int fd =
       open(file->path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
   int result = fd < 0 ? -errno : file_write_all(fd, file->content, file->size);
+  if (result == 0 && file->unreadable && fchmod(fd, 0) < 0)
+    result = -errno;
   return result < 0 ? sb_fail(error, SB_CODE_SYSTEM, -result, "writing '%s'", shown) : 0;
 }
 
@@ -534,8 +536,8 @@ static void clear(struct runner *runner) {
   cleanup_close_fd(&runner->status);
 }
 
-static int run_wrapped(const struct backend *backend, const struct backend_request *request,
-                       struct session_result *ret_result, struct sb_error *error) {
+int backend_run_wrapped(const struct backend *backend, const struct backend_request *request,
+                        struct session_result *ret_result, struct sb_error *error) {
   struct runner runner = {
       .backend = backend,
       .request = request,
@@ -587,7 +589,7 @@ int backend_run(const struct backend *backend, const struct backend_request *req
   if (events_open(&subject, &audit, error) < 0)
     return -1;
   int result = backend->run ? backend->run(request, ret_result, error)
-                            : run_wrapped(backend, request, ret_result, error);
+                            : backend_run_wrapped(backend, request, ret_result, error);
   events_close(audit, ret_result);
   return result;
 }

@@ -48,6 +48,10 @@ void wrapped_add_file(struct wrapped *wrapped, const char *path, const void *con
   add_file(wrapped, path, content, size);
 }
 
+void wrapped_add_unreadable(struct wrapped *wrapped, const char *path) {
+  add_file(wrapped, path, NULL, 0)->unreadable = true;
+}
+
 void wrapped_add_folder(struct wrapped *wrapped, const char *path) {
   add_file(wrapped, path, NULL, 0)->folder = true;
 }
@@ -72,6 +76,8 @@ static json_t *file_to_json(const struct wrapped_file *file) {
     json_object_set_new(object, "folder", json_true());
     return object;
   }
+  if (file->unreadable)
+    json_object_set_new(object, "mode", json_integer(0));
   _cleanup_free_ char *encoded = base64_encode(file->content, file->size);
   json_object_set_new(object, "content_b64", json_string(encoded));
   return object;
@@ -122,8 +128,8 @@ static void append_files(struct text *text, const struct wrapped *wrapped) {
     if (file->folder)
       text_appendf(text, "mkdir -p -m 700 %s && ", path);
     else
-      text_appendf(text, "(umask 077; base64 -d <<< %s > %s) && ", file->size > 0 ? encoded : "''",
-                   path);
+      text_appendf(text, "(umask %s; base64 -d <<< %s > %s) && ", file->unreadable ? "777" : "077",
+                   file->size > 0 ? encoded : "''", path);
   }
 }
 

@@ -33,6 +33,8 @@ const struct option_spec run_options[] = {
      "run it without a sandbox; the reason goes to the audit log", COMPLETE_NONE},
     {RUN_WEAKEN, "weaken", 0, ARGUMENT_NONE, NULL,
      "accept what the back end cannot enforce, after a warning", COMPLETE_NONE},
+    {RUN_IMAGE, "image", 0, ARGUMENT_REQUIRED, "NAME",
+     "image for podman and docker; it must be on this machine", COMPLETE_NONE},
     {RUN_NO_DEBUG, "no-debug", 0, ARGUMENT_NONE, NULL,
      "forbid ptrace: no debugger or strace inside", COMPLETE_NONE},
     {RUN_TIME_OFFSET, "time-offset", 0, ARGUMENT_REQUIRED, "SECONDS",

@@ -138,6 +138,11 @@ static int apply_scalar_flag(struct run *run, const struct given_option *given,
     policy->backend = xstrdup(given->value);
     set_scalar(policy, "backend");
     return 0;
+  case RUN_IMAGE:
+    free(policy->container.image);
+    policy->container.image = xstrdup(given->value);
+    set_scalar(policy, "container.image");
+    return 0;
   case RUN_ENV:
     return apply_environment_flag(policy, given->value, error);
   case RUN_ALLOW_NETWORK:

@@ -10,6 +10,8 @@ static const struct option_spec options[] = {
      COMPLETE_NONE},
     {RUN_WEAKEN, "weaken", 0, ARGUMENT_NONE, NULL,
      "accept what the back end cannot enforce, after a warning", COMPLETE_NONE},
+    {RUN_IMAGE, "image", 0, ARGUMENT_REQUIRED, "NAME", "image for podman and docker",
+     COMPLETE_NONE},
     {RUN_RW, "rw", 0, ARGUMENT_REQUIRED, "PATH", "let the command read and write PATH",
      COMPLETE_PATH},
     {RUN_RO, "ro", 0, ARGUMENT_REQUIRED, "PATH", "let the command read PATH", COMPLETE_PATH},

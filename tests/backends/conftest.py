@@ -69,8 +69,10 @@ def pytest_generate_tests(metafunc):
 def ready(request, prepared, identity):
     """Skips, with the reason, what this back end does not claim to do."""
     engine = ENGINES[request.param]
-    if engine.slow and not request.node.get_closest_marker("essential"):
-        pytest.skip(f"{engine.name} takes seconds to start; the essential ones run")
+    if engine.left_out(identity):
+        pytest.skip(engine.left_out(identity))
+    if engine.is_slow(identity) and not request.node.get_closest_marker("essential"):
+        pytest.skip(f"{engine.name} as {identity.name} is slow; the essential behaviours run")
     found = prepared.get(engine, identity)
     if request.node.get_closest_marker("host") and not engine.sees_host:
         pytest.skip(f"{engine.name} has files of its own")
@@ -110,6 +112,12 @@ class BackendBox(harness.Box):
     def left_in_scratch(self):
         return [path for path, _, _ in os.walk(self.temporary)
                 if os.path.relpath(path, self.temporary).count(os.sep) == 1]
+
+
+@pytest.fixture
+def boxed(world, prepared):
+    """A box for one back end and one identity, for tests of their own."""
+    return lambda name, identity: BackendBox(world, identity, prepared.get(ENGINES[name], identity))
 
 
 @pytest.fixture

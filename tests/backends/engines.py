@@ -25,6 +25,13 @@ class Engine:
         """Options for `sandbox run`; called once per identity."""
         return []
 
+    def is_slow(self, identity):
+        """Only behaviours marked `essential` run."""
+        return self.slow
+
+    def left_out(self, identity):
+        """Why the list does not run as this identity; nothing if it does."""
+
     def close(self):
         """Undoes what prepare did."""
 
@@ -41,9 +48,11 @@ def described(world, identity, name, environment=None):
     raise harness.Unavailable(f"{name}: not in this build")
 
 
-ENGINES = {engine.name: engine for engine in (
-    Engine("native", accepts=False),
-    Engine("bwrap"),
-    Engine("landlock"),
-    Engine("firejail"),
-)}
+def _engines():
+    from containers import Docker, Podman  # they need Engine
+
+    return (Engine("native", accepts=False), Engine("bwrap"), Engine("landlock"),
+            Engine("firejail"), Podman(), Docker())
+
+
+ENGINES = {engine.name: engine for engine in _engines()}

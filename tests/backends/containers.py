@@ -1,0 +1,201 @@
+"""podman and docker for the tests: storage, daemon and image of their own, nothing of the machine's.
+
+No registry is needed: the image is a static busybox and a few files, imported from a tar stream.
+It has the name of the default image, so that `sandbox backends` finds it without any option.
+"""
+
+import io
+import os
+import shutil
+import signal
+import subprocess
+import tarfile
+import time
+
+import harness
+from engines import Engine
+
+IMAGE = "ubuntu:22.04"
+SMALL = "sandbox-small:1"  # the same files under another name, for --image
+BUSYBOX = "/bin/busybox"
+APPLETS = ("sh", "cat", "ls", "id", "env", "touch", "mkdir", "mv", "rm", "rmdir", "chmod", "ln", "cp",
+           "sleep", "echo", "date", "test", "true", "false", "seq", "head", "tail", "dd", "wc", "nc",
+           "ps", "kill", "mount", "stat", "setsid", "grep", "sed", "printf", "tty", "stty", "hostname",
+           "readlink", "find", "su", "which", "pwd")
+SCRIPTS = {
+    # For `container.user: create`, what a usual image has by these names; busybox has only su.
+    "bin/groupadd": '#!/bin/sh\necho "$5:x:$4:" >> /etc/group\n',
+    "bin/useradd": '#!/bin/sh\necho "$9:x:$3:$5::$7:/bin/sh" >> /etc/passwd\n',
+}
+
+
+def image_tar():
+    """The image as bytes: what `import` reads."""
+    if not os.path.exists(BUSYBOX):
+        raise harness.Unavailable("no static busybox for an image (fix: apt install busybox-static)")
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w") as tar:
+        for name, mode in (("bin", 0o755), ("etc", 0o755), ("tmp", 0o1777), ("var/tmp", 0o1777),
+                           ("run", 0o755), ("home", 0o755), ("proc", 0o755), ("sys", 0o755),
+                           ("dev", 0o755)):
+            add(tar, name, mode=mode, kind=tarfile.DIRTYPE)
+        with open(BUSYBOX, "rb") as program:
+            add(tar, "bin/busybox", program.read(), 0o755)
+        for name in APPLETS:
+            add(tar, f"bin/{name}", kind=tarfile.SYMTYPE, target="busybox")
+        for name, text in SCRIPTS.items():
+            add(tar, name, text.encode(), 0o755)
+        add(tar, "etc/passwd", b"root:x:0:0::/root:/bin/sh\n")
+        add(tar, "etc/group", b"root:x:0:\n")
+        add(tar, "of-the-image", b"of the image\n")
+    return made.getvalue()
+
+
+def add(tar, name, data=b"", mode=0o644, kind=tarfile.REGTYPE, target=""):
+    entry = tarfile.TarInfo(name)
+    entry.size, entry.mode, entry.type, entry.linkname = len(data), mode, kind, target
+    tar.addfile(entry, io.BytesIO(data))
+
+
+def need(program, package):
+    if not shutil.which(program):
+        raise harness.Unavailable(f"no {program} here (fix: apt install {package})")
+
+
+class Container(Engine):
+    sees_host = False
+    listed = "root"  # the identity for the list of behaviours; test_containers.py has both
+
+    def is_slow(self, identity):
+        return bool(os.environ.get("SANDBOX_SANITIZED"))
+
+    def left_out(self, identity):
+        if identity.name != self.listed:
+            return f"with {self.name} the list runs as {self.listed}; see test_containers.py"
+
+    def run_tool(self, identity, *words, data=None, check=True):
+        result = subprocess.run([self.name, *words], input=data, capture_output=True, timeout=120,
+                                cwd=identity.home, env={**identity.environment(), **self.environment},
+                                check=False, **identity.credentials())
+        if check and result.returncode:
+            raise harness.Unavailable(f"{self.name} {words[0]}: {harness.text(result.stderr)[-300:]}")
+        return harness.text(result.stdout)
+
+    def load_image(self, identity):
+        for name in (IMAGE, SMALL):
+            self.run_tool(identity, "import", "-", name, data=image_tar())
+
+    def left(self, identity):
+        """Names of our containers that exist, running or not."""
+        return self.run_tool(identity, "ps", "--all", "--filter", "label=sandbox.session",
+                             "--format", "{{.Names}}").split()
+
+
+class Podman(Container):
+    listed = "user"
+
+    def __init__(self):
+        super().__init__("podman")
+        self.base, self.users, self.environment = None, [], {}
+
+    def prepare(self, world, identity):
+        need("podman", "podman")
+        need("runc", "runc")
+        if identity.name == "user":
+            need("newuidmap", "uidmap")
+        self._configure(world)
+        self.users.append(identity)
+        self.load_image(identity)
+        return []
+
+    def _configure(self, world):
+        """runc and cgroupfs, for machines with cgroup v1 or without systemd."""
+        if self.base:
+            return
+        self.base = os.path.join(world.base, "podman")
+        os.mkdir(self.base)
+        os.chmod(self.base, 0o1777)
+        containers, storage = (os.path.join(self.base, name)
+                               for name in ("containers.conf", "storage.conf"))
+        with open(containers, "w") as out:
+            out.write('[containers]\nlog_driver = "k8s-file"\n'
+                      '[engine]\nruntime = "runc"\ncgroup_manager = "cgroupfs"\n'
+                      'events_logger = "none"\n')
+        with open(storage, "w") as out:
+            out.write(f'[storage]\ndriver = "overlay"\ngraphroot = "{self.base}/root-graph"\n'
+                      f'runroot = "{self.base}/root-run"\n'
+                      f'rootless_storage_path = "{self.base}/user-graph"\n')
+        self.environment = {"CONTAINERS_CONF": containers, "CONTAINERS_STORAGE_CONF": storage}
+
+    def close(self):
+        for identity in self.users:
+            self.run_tool(identity, "rm", "--all", "--force", "--time", "0", check=False)
+            if identity.name == "user":
+                # Files in the storage belong to subordinate ids; and its pause process goes.
+                self.run_tool(identity, "unshare", "rm", "-rf", f"{self.base}/user-graph", check=False)
+                self.run_tool(identity, "system", "migrate", check=False)
+        if self.base:
+            for path in harness.mounts_below(self.base):
+                subprocess.run(["umount", "--lazy", path], capture_output=True, check=False)
+
+
+class Docker(Container):
+    def __init__(self):
+        super().__init__("docker")
+        self.daemon, self.base, self.environment = None, None, {}
+
+    def prepare(self, world, identity):
+        need("docker", "docker.io")
+        need("dockerd", "docker.io")
+        if not world.root:
+            raise harness.Unavailable("only root can start a docker daemon")
+        if not self.daemon:
+            self._start(world)
+            self.load_image(identity)
+        return []
+
+    def _start(self, world):
+        self.base = os.path.join(world.base, "docker")
+        os.mkdir(self.base)
+        # Not the test's path: a socket's name has room for a hundred letters.
+        sock = os.path.join(self.base, "s")
+        # In a network namespace of its own: it makes bridges and changes settings.
+        words = ["unshare", "--net", "dockerd", "--data-root", f"{self.base}/data",
+                 "--exec-root", f"{self.base}/exec", "--pidfile", f"{self.base}/pid",
+                 "-H", f"unix://{sock}", "--iptables=false", "--ip6tables=false", "--bridge=none",
+                 "--storage-driver", "overlay2", "--exec-opt", "native.cgroupdriver=cgroupfs"]
+        self.log = open(os.path.join(self.base, "log"), "wb")
+        self.daemon = subprocess.Popen(words, stdout=self.log, stderr=self.log,
+                                       stdin=subprocess.DEVNULL, start_new_session=True)
+        # Not the planted one, which is no JSON.
+        self.environment = {"DOCKER_HOST": f"unix://{sock}",
+                            "DOCKER_CONFIG": os.path.join(self.base, "config")}
+        end = time.monotonic() + 30
+        while not self._answers():
+            if time.monotonic() > end or self.daemon.poll() is not None:
+                self.close()
+                raise harness.Unavailable(f"dockerd does not start: {self._last_words()}")
+            time.sleep(0.05)
+        os.chmod(sock, 0o666)
+
+    def _answers(self):
+        return subprocess.run(["docker", "version"], env={**os.environ, **self.environment},
+                              capture_output=True, check=False).returncode == 0
+
+    def _last_words(self):
+        with open(os.path.join(self.base, "log"), "rb") as log:
+            return harness.text(log.read())[-300:]
+
+    def close(self):
+        if not self.daemon:
+            return
+        self.daemon.send_signal(signal.SIGTERM)
+        try:
+            self.daemon.wait(20)
+        except subprocess.TimeoutExpired:
+            self.daemon.kill()
+            self.daemon.wait()
+        self.log.close()
+        self.daemon = None
+        for path in harness.mounts_below(self.base):
+            subprocess.run(["umount", "--lazy", path], capture_output=True, check=False)
