@@ -19,6 +19,7 @@ const struct backend *const backends[] = {
     &nsjail_backend,   /* the same; not in Debian */
     &podman_backend,   /* containers: the files of an image */
     &docker_backend,   /* the same, by a daemon */
+    &vm_backend,       /* a kernel of its own */
     &seatbelt_backend, /* macOS */
     NULL,
 };

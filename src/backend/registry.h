@@ -5,4 +5,4 @@
 
 extern const struct backend bwrap_backend, firejail_backend, landlock_backend, nsjail_backend;
 extern const struct backend seatbelt_backend;
-extern const struct backend podman_backend, docker_backend;
+extern const struct backend podman_backend, docker_backend, vm_backend;

@@ -1,0 +1,423 @@
+/* vm: a kernel of its own for the command. QEMU runs as the command of a native session, so that
+ * the session's view is all there is to export, and an escape from the guest ends in a sandbox. */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/sysinfo.h>
+#include <unistd.h>
+
+#include "backend/guard.h"
+#include "backend/registry.h"
+#include "backend/vm.h"
+#include "backend/vm/wire.h"
+#include "core/alloc.h"
+#include "core/cleanup.h"
+#include "core/escape.h"
+#include "core/file.h"
+#include "core/path.h"
+#include "engine/engine.h"
+
+#define PLACE        "/run/sandbox-vm" /* in the session: the machine's parts */
+#define CONSOLE      "/tmp/.sandbox-vm"
+#define DEFAULT_MB   1024ull
+#define MINIMUM_MB   128ull /* a kernel of today does not start with less */
+#define OVERHEAD_MB  512ull /* QEMU itself: translated code, devices */
+#define MEGABYTE     (1024ull * 1024)
+#define INIT_MAXIMUM (16u << 20)
+
+struct vm {
+  const struct backend_request *request;
+  struct vm_kernel kernel;
+  char *qemu, *program; /* canonical: QEMU, and sandbox-vm */
+  char *initramfs;      /* in the scratch folder */
+  char *scratch;        /* made, and to be removed */
+  int scratch_lock;
+  bool kvm;
+  struct plan plan; /* QEMU's */
+  struct limit_set limits;
+};
+
+static void vm_clear(struct vm *vm) {
+  vm_kernel_clear(&vm->kernel);
+  vm->plan.landlock = (struct landlock_plan){0}; /* the request's */
+  plan_clear(&vm->plan);
+  if (vm->scratch)
+    guard_remove_scratch(vm->scratch);
+  if (vm->scratch_lock >= 0)
+    close(vm->scratch_lock);
+  free(vm->qemu);
+  free(vm->program);
+  free(vm->initramfs);
+  free(vm->scratch);
+}
+
+/* ---- programs ---- */
+
+static char *resolve_executable(const char *path) {
+  char *resolved = NULL;
+  if (access(path, X_OK) < 0 || file_resolve(path, &resolved) < 0)
+    return NULL;
+  return resolved;
+}
+
+/* Beside the command itself, as in a build, or where it was installed. */
+static char *find_own_program(void) {
+  _cleanup_free_ char *command = NULL;
+  if (file_resolve("/proc/self/exe", &command) == 0) {
+    _cleanup_free_ char *folder = path_parent(command);
+    static const char *const places[] = {"sandbox-vm", "../backend/sandbox-vm"};
+    for (size_t i = 0; i < ARRAY_SIZE(places); i++) {
+      _cleanup_free_ char *path = path_join(folder, places[i]);
+      char *found = resolve_executable(path);
+      if (found)
+        return found;
+    }
+  }
+  return resolve_executable(SANDBOX_LIBEXEC "/sandbox-vm");
+}
+
+static char *find_qemu(void) {
+  _cleanup_free_ char *path = tool_find("qemu-system-x86_64");
+  return path ? resolve_executable(path) : NULL;
+}
+
+static int find_parts(struct vm *vm, struct sb_error *error) {
+  vm->qemu = find_qemu();
+  if (!vm->qemu) {
+    sb_fail(error, SB_CODE_NOT_FOUND, 0, "there is no program 'qemu-system-x86_64'");
+    return sb_hint(error, "install it: apt install qemu-system-x86");
+  }
+  vm->program = find_own_program();
+  if (!vm->program) {
+    sb_fail(error, SB_CODE_NOT_FOUND, 0,
+            "'sandbox-vm' is neither beside the sandbox command nor in " SANDBOX_LIBEXEC);
+    return sb_hint(error, "install the whole package: make install");
+  }
+  return vm_kernel_find(vm->request->policy, &vm->kernel, error);
+}
+
+/* ---- the guest's first file system ---- */
+
+static void add_record(struct text *request, enum vm_record letter, const char *value) {
+  text_append_char(request, (char)letter);
+  text_append_bytes(request, value, strlen(value) + 1);
+}
+
+static void add_number(struct text *request, enum vm_record letter, unsigned long long value) {
+  char text[32];
+  snprintf(text, sizeof text, "%llu", value);
+  if (value)
+    add_record(request, letter, text);
+}
+
+static void add_records(struct text *request, enum vm_record letter, const struct strv *values) {
+  STRV_FOREACH (value, values)
+    add_record(request, letter, *value);
+}
+
+/* What may be written, and what is shown in a place that is private in the guest as well. The rest
+ * is readable, and the session outside holds it. */
+static void add_places(struct text *request, const struct plan *plan) {
+  static const char *const private_places[] = {"/tmp", "/var/tmp", "/run", "/dev/shm"};
+  for (size_t i = 0; i < plan->operation_count; i++) {
+    const struct operation *operation = &plan->operations[i];
+    bool wanted = operation->kind == OPERATION_WRITABLE || operation->kind == OPERATION_OVERLAY;
+    for (size_t j = 0; j < ARRAY_SIZE(private_places); j++)
+      wanted = wanted || (operation->kind == OPERATION_READONLY &&
+                          path_is_under(operation->path, private_places[j]));
+    struct stat status;
+    if (!wanted || stat(operation->path, &status) < 0)
+      continue;
+    add_record(request, S_ISDIR(status.st_mode) ? VM_RECORD_FOLDER : VM_RECORD_FILE,
+               operation->path);
+  }
+}
+
+static void write_request(const struct vm *vm, const struct strv *modules,
+                          struct text *ret_request) {
+  const struct backend_request *request = vm->request;
+  const struct plan *plan = request->plan;
+  const uint64_t *limits = request->limits->value;
+  char number[32];
+  add_records(ret_request, VM_RECORD_MODULE, modules);
+  add_places(ret_request, plan);
+  add_records(ret_request, VM_RECORD_ARGUMENT, &plan->arguments);
+  add_records(ret_request, VM_RECORD_EXECUTABLE, &plan->executables);
+  add_records(ret_request, VM_RECORD_VARIABLE, &plan->environment);
+  add_record(ret_request, VM_RECORD_CWD, plan->working_folder);
+  add_record(ret_request, VM_RECORD_HOSTNAME, plan->hostname);
+  snprintf(number, sizeof number, "%u", (unsigned)request->host->user);
+  add_record(ret_request, VM_RECORD_USER, number);
+  snprintf(number, sizeof number, "%u", (unsigned)request->host->group);
+  add_record(ret_request, VM_RECORD_GROUP, number);
+  add_number(ret_request, VM_RECORD_PROCESSES, limits[LIMIT_PROCESSES]);
+  add_number(ret_request, VM_RECORD_OPEN_FILES, limits[LIMIT_OPEN_FILES]);
+  add_number(ret_request, VM_RECORD_FILE_SIZE, limits[LIMIT_FILE_SIZE]);
+  add_number(ret_request, VM_RECORD_TMPFS_SIZE, plan->private_size_bytes);
+}
+
+static int make_archive(const struct vm *vm, struct text *ret_archive, struct sb_error *error) {
+  _cleanup_strv_ struct strv modules = {0};
+  _cleanup_text_ struct text request = {0};
+  _cleanup_free_ char *init = NULL;
+  size_t size;
+  int result = file_read_at(AT_FDCWD, vm->program, INIT_MAXIMUM, &init, &size);
+  if (result < 0) {
+    _cleanup_free_ char *shown = escape_string(vm->program);
+    return sb_fail(error, SB_CODE_SYSTEM, -result, "reading '%s'", shown);
+  }
+  if (vm_kernel_add_modules(&vm->kernel, ret_archive, &modules, error) < 0)
+    return -1;
+  write_request(vm, &modules, &request);
+  archive_add(ret_archive, "dev", 040755, "", 0);
+  archive_add(ret_archive, "dev/console", 020600, "", 0);
+  archive_add(ret_archive, "init", 0100755, init, size);
+  archive_add(ret_archive, "request", 0100600, request.data, request.length);
+  archive_finish(ret_archive);
+  return 0;
+}
+
+static int make_scratch(struct vm *vm, struct sb_error *error) {
+  const char *path = vm->request->scratch;
+  _cleanup_free_ char *parent = path_parent(path), *shown = escape_string(path);
+  int result = file_private_folder(parent);
+  if (result < 0)
+    return sb_fail(error, SB_CODE_SYSTEM, -result, "making the folder for '%s'", shown);
+  if (mkdir(path, 0700) < 0)
+    return sb_fail_errno(error, "making the folder '%s'", shown);
+  vm->scratch = xstrdup(path);
+  /* Whoever finds it unlocked knows that we are gone, and removes it. */
+  vm->scratch_lock = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+  if (vm->scratch_lock >= 0)
+    (void)flock(vm->scratch_lock, LOCK_SH);
+  return 0;
+}
+
+static int write_archive(struct vm *vm, struct sb_error *error) {
+  _cleanup_text_ struct text archive = {0};
+  if (make_archive(vm, &archive, error) < 0 || make_scratch(vm, error) < 0)
+    return -1;
+  vm->initramfs = path_join(vm->scratch, "initramfs");
+  _cleanup_free_ char *shown = escape_string(vm->initramfs);
+  _cleanup_close_ int fd =
+      open(vm->initramfs, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+  int result = fd < 0 ? -errno : file_write_all(fd, archive.data, archive.length);
+  return result < 0 ? sb_fail(error, SB_CODE_SYSTEM, -result, "writing '%s'", shown) : 0;
+}
+
+/* ---- QEMU's session ---- */
+
+static void copy_operations(struct plan *plan, const struct plan *from, size_t first, size_t end) {
+  for (size_t i = first; i < end; i++) {
+    const struct operation *old = &from->operations[i];
+    struct operation *new = plan_add(plan, old->kind, old->path, old->source, NULL);
+    new->flags = old->flags;
+    new->mode = old->mode;
+    new->upper = old->upper ? xstrdup(old->upper) : NULL;
+    new->why = old->why ? xstrdup(old->why) : NULL;
+  }
+}
+
+/* Everything of the session's own view, and the machine's parts at names of their own. */
+static void plan_view(struct vm *vm) {
+  const struct plan *from = vm->request->plan;
+  const char *const parts[][2] = {
+      {"program", vm->program}, {"kernel", vm->kernel.image}, {"initramfs", vm->initramfs}};
+  struct plan *plan = &vm->plan;
+  copy_operations(plan, from, 0, from->base_count);
+  plan->base_count = from->base_count;
+  plan_add(plan, OPERATION_PRIVATE_FOLDER, PLACE + 1, PLACE + 1, NULL)->mode = 0755;
+  for (size_t i = 0; i < ARRAY_SIZE(parts); i++) {
+    _cleanup_free_ char *name = path_join(PLACE, parts[i][0]);
+    plan_add(plan, OPERATION_PRIVATE_FILE, name + 1, name + 1, NULL)->mode = 0600;
+  }
+  if (vm->kvm)
+    plan_add(plan, OPERATION_PRIVATE_FILE, "dev/kvm", "dev/kvm", NULL)->mode = 0600;
+  copy_operations(plan, from, from->base_count, from->operation_count);
+  for (size_t i = 0; i < ARRAY_SIZE(parts); i++) {
+    _cleanup_free_ char *name = path_join(PLACE, parts[i][0]);
+    plan_add(plan, OPERATION_READONLY, name, parts[i][1], "a part of the virtual machine");
+  }
+  if (vm->kvm)
+    plan_add(plan, OPERATION_DEVICE, "/dev/kvm", NULL, "the virtual machine's processor");
+}
+
+static unsigned long long guest_memory_mb(const struct vm *vm) {
+  unsigned long long limit = vm->request->limits->value[LIMIT_MEMORY] / MEGABYTE;
+  return limit ? limit : DEFAULT_MB;
+}
+
+/* More than one only if they are real: emulated ones wait for each other. */
+static unsigned processor_count(const struct vm *vm) {
+  uint64_t limit = vm->request->limits->value[LIMIT_CPU];
+  unsigned wanted = limit ? (unsigned)((limit + 999999999) / 1000000000) : (unsigned)get_nprocs();
+  unsigned most = vm->kvm ? (unsigned)get_nprocs() : 1;
+  return wanted < most ? wanted : most;
+}
+
+static void plan_command(struct vm *vm) {
+  const struct vm_machine machine = {
+      .qemu = vm->qemu,
+      .kernel = PLACE "/kernel",
+      .initramfs = PLACE "/initramfs",
+      .console = CONSOLE,
+      .memory_mb = guest_memory_mb(vm),
+      .processors = processor_count(vm),
+  };
+  struct strv *words = &vm->plan.arguments;
+  strv_add(words, PLACE "/program");
+  strv_add(words, vm->kvm ? "kvm,tcg" : "tcg");
+  strv_add(words, CONSOLE);
+  vm_machine_words(&machine, words);
+  strv_add(&vm->plan.executables, words->items[0]);
+  strv_add(&vm->plan.script_arguments, "sh");
+  strv_add(&vm->plan.script_arguments, "");
+  strv_add(&vm->plan.environment, "PATH=/usr/bin:/bin");
+}
+
+static void plan_settings(struct vm *vm) {
+  const struct plan *from = vm->request->plan;
+  struct plan *plan = &vm->plan;
+  plan->working_folder = xstrdup("/");
+  plan->hostname = xstrdup(from->hostname);
+  plan->seccomp = from->seccomp;
+  plan->landlock = from->landlock;
+  plan->terminal = from->terminal;
+}
+
+/* What the guest holds by itself must not hold QEMU, and QEMU needs memory of its own. */
+static void set_limits(struct vm *vm) {
+  vm->limits = *vm->request->limits;
+  vm->limits.value[LIMIT_PROCESSES] = 0;
+  vm->limits.value[LIMIT_OPEN_FILES] = 0;
+  vm->limits.value[LIMIT_FILE_SIZE] = 0;
+  if (vm->limits.value[LIMIT_MEMORY])
+    vm->limits.value[LIMIT_MEMORY] += OVERHEAD_MB * MEGABYTE;
+}
+
+static int check_memory(const struct vm *vm, struct sb_error *error) {
+  if (guest_memory_mb(vm) >= MINIMUM_MB)
+    return 0;
+  sb_fail(error, SB_CODE_UNSUPPORTED, 0, "a virtual machine does not start with %llu MB of memory",
+          guest_memory_mb(vm));
+  return sb_hint(error, "allow at least --memory %lluM", MINIMUM_MB);
+}
+
+/* ---- running ---- */
+
+/* Once it runs, nothing needs the files' names any more: what is gone already cannot be left. */
+static void hear(void *context, const struct session_notice *notice) {
+  struct vm *vm = context;
+  if (notice->event == SESSION_STARTED && vm->scratch)
+    guard_remove_scratch(vm->scratch);
+  if (vm->request->listener)
+    vm->request->listener(vm->request->listener_context, notice);
+}
+
+static int already_compiled(void *context, struct sb_error *error) {
+  (void)context;
+  (void)error;
+  return 0;
+}
+
+static int run_session(struct vm *vm, struct session_result *ret_result, struct sb_error *error) {
+  const struct backend_request *request = vm->request;
+  static const struct strv nothing = {0};
+  struct start_report *report = engine_report_new();
+  if (!report)
+    return sb_fail_errno(error, "allocating the start report");
+  struct session_request session = {
+      .host = request->host,
+      .plan = &vm->plan,
+      .compile = already_compiled,
+      .watched = &nothing,
+      .terminal = request->terminal,
+      .session_id = request->session_id,
+      .mode = "static",
+      .limits = &vm->limits,
+      .best_effort_limits = request->weaken,
+      .capture = request->capture,
+      .capture_limit = request->capture_limit,
+      .log = request->log,
+      .report = report,
+      .ready_fd = -1,
+      .listener = hear,
+      .listener_context = vm,
+  };
+  return session_run(&session, ret_result, error);
+}
+
+static int prepare(struct vm *vm, struct sb_error *error) {
+  if (check_memory(vm, error) < 0 || find_parts(vm, error) < 0)
+    return -1;
+  vm->kvm = vm_kvm_works();
+  if (write_archive(vm, error) < 0)
+    return -1;
+  plan_view(vm);
+  plan_command(vm);
+  plan_settings(vm);
+  set_limits(vm);
+  return 0;
+}
+
+static int run(const struct backend_request *request, struct session_result *ret_result,
+               struct sb_error *error) {
+  struct vm vm = {.request = request, .scratch_lock = -1};
+  int result = prepare(&vm, error);
+  if (result == 0)
+    result = run_session(&vm, ret_result, error);
+  vm_clear(&vm);
+  return result;
+}
+
+/* ---- probe ---- */
+
+static void probe(const struct host_context *host, const struct policy *policy,
+                  struct backend_status *status) {
+  _cleanup_error_ struct sb_error error = {0};
+  _cleanup_backend_status_ struct backend_status native = {0};
+  struct vm vm = {.request = &(struct backend_request){.host = host, .policy = policy},
+                  .scratch_lock = -1};
+  backend_probe(&native_backend, host, policy, 0, true, &native);
+  if (!native.available)
+    backend_missing(status, native.fix, "it runs QEMU in a native sandbox, and %s", native.why);
+  else if (find_parts(&vm, &error) < 0)
+    backend_missing(status, error.hint, "%s", error.message);
+  else
+    backend_available(status, "kernel %s, %s", vm.kernel.release,
+                      vm_kvm_works() ? "KVM" : "emulated (no usable KVM)");
+  status->features &= native.features;
+  vm_clear(&vm);
+}
+
+/* A virtual machine has to be inside our own session, which no command line of others makes. */
+static int wrap(const struct backend_request *request, struct wrapped *ret,
+                struct sb_error *error) {
+  (void)request;
+  (void)ret;
+  sb_fail(error, SB_CODE_UNSUPPORTED, 0,
+          "the vm back end has no command line of its own: QEMU runs inside a native sandbox");
+  return sb_hint(error, "use 'sandbox run --backend vm'");
+}
+
+const struct backend vm_backend = {
+    .name = "vm",
+    .summary = "a virtual machine with a kernel of its own, by QEMU in a native sandbox",
+    .features = FEATURE(READ_ALL) | FEATURE(HIDE) | FEATURE(HIDE_IN_WRITABLE) | FEATURE(PROTECT) |
+                FEATURE(PROTECT_LINKS) | FEATURE(RESERVE) | FEATURE(READONLY_IN_WRITABLE) |
+                FEATURE(OVERLAY) | FEATURE(NETWORK_NONE) | FEATURE(LIMIT_MEMORY) |
+                FEATURE(LIMIT_CPU) | FEATURE(LIMIT_PROCESSES) | FEATURE(LIMIT_DISK) |
+                FEATURE(LIMIT_IO) | FEATURE(LIMIT_FILES) | FEATURE(LIMIT_TIME) |
+                FEATURE(SYSCALL_FILTER) | FEATURE(PRIVATE_TMP) | FEATURE(PROCESS_ISOLATION) |
+                FEATURE(SIGNAL_ISOLATION) | FEATURE(METADATA),
+    .never_chosen = true,
+    .probe = probe,
+    .wrap = wrap,
+    .run = run,
+};
