@@ -6,6 +6,7 @@ import json
 import os
 import stat
 import subprocess
+import tempfile
 import threading
 
 import harness
@@ -22,31 +23,32 @@ def program(world, name):
     """One of the programs of tests/gate, where everybody can run it."""
     target = os.path.join(world.bin, name)
     if not os.path.exists(target):
-        source = max(glob.glob(os.path.join(harness.REPOSITORY, "build*", "tests", "gate", name)),
-                     key=os.path.getmtime)
-        world._install(source, name)
+        built = glob.glob(os.path.join(harness.REPOSITORY, "build*", "tests", "gate", name))
+        plain = [path for path in built if "sanitized" not in path]
+        world.install(max(plain or built, key=os.path.getmtime), name)
     return target
 
 
-@contextlib.contextmanager
-def usable(world, gate):
-    """Everybody may open /dev/fuse, if that is needed; afterwards it is as before."""
+def need(world, gate):
+    """Everybody here may open /dev/fuse, if that is needed. The host's stays as it is: the tests
+    have a mount namespace of their own."""
     if gate != "fuse":
-        yield
         return
     try:
-        mode = stat.S_IMODE(os.stat("/dev/fuse").st_mode)
+        status = os.stat("/dev/fuse")
     except OSError as reason:
         raise harness.Unavailable(f"no /dev/fuse: {reason}") from None
-    if mode & 0o6 != 0o6 and not world.root:
+    if status.st_mode & 0o6 == 0o6:
+        return
+    if not world.root:
         raise harness.Unavailable("/dev/fuse is closed to this user, and only root can open it")
-    try:
-        if mode & 0o6 != 0o6:
-            os.chmod("/dev/fuse", mode | 0o666)
-        yield
-    finally:
-        if mode & 0o6 != 0o6:
-            os.chmod("/dev/fuse", mode)
+    folder = tempfile.mkdtemp(dir="/run")
+    subprocess.run(["mount", "-t", "tmpfs", "tmpfs", folder], check=True)
+    os.mknod(f"{folder}/fuse", stat.S_IFCHR, status.st_rdev)
+    os.chmod(f"{folder}/fuse", 0o666)
+    subprocess.run(["mount", "--bind", f"{folder}/fuse", "/dev/fuse"], check=True)
+    subprocess.run(["umount", "-l", folder], check=True)
+    os.rmdir(folder)
 
 
 def approve(scope="session", **more):

@@ -301,8 +301,10 @@ void gate_repeat(struct gate *gate, struct waiting *waiting, const char *path, c
   struct grant_job *job = new_job(BROKER_REPEAT, path, 0);
   if (target)
     strv_add(&job->masks, target);
-  waiting->gate = gate;
-  join_job(job, waiting);
+  if (waiting)
+    join_job(job, waiting);
+  if (target && waiting)
+    replaced_watch(gate, path);
   add_job(gate, job);
 }
 

@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/ioctl.h>
 #include <sys/pidfd.h>
 #include <sys/syscall.h>
@@ -41,6 +42,7 @@ struct notify {
   struct gate *gate;
   struct walker walker;
   int listener, events;
+  int wake; /* readable while a held call is to be looked at again */
   struct held *held;
   size_t held_count;
   struct seccomp_notif *notification;
@@ -59,6 +61,7 @@ struct held {
   int pidfd;             /* tells that it died; -1: not asked about yet */
   char path[PATH_MAX];   /* as it was in its memory, or an interpreter's */
   char folder[PATH_MAX]; /* where it starts, if it is relative */
+  bool again;            /* it is to be looked at again */
   bool covered;          /* that folder is itself covered by a mount */
   struct found found;
   struct judged judged;
@@ -361,12 +364,28 @@ static void serve(struct held *held) {
 }
 
 static void after_answer(struct held *held, enum outcome outcome) {
-  if (outcome == OUTCOME_REFUSE)
+  if (outcome == OUTCOME_REFUSE) {
     fail(held, EACCES);
-  else if (outcome == OUTCOME_SERVE)
-    serve(held);
-  else
+  } else if (outcome == OUTCOME_SERVE) {
+    /* Not here: decisions may be calling, and serving it may lead to the next question. */
+    held->again = true;
+    eventfd_write(held->notify->wake, 1);
+  } else {
     next(held);
+  }
+}
+
+static void look_again(struct notify *notify) {
+  eventfd_t count;
+  struct held *following;
+  eventfd_read(notify->wake, &count);
+  for (struct held *held = notify->held; held; held = following) {
+    following = held->next;
+    bool again = held->again;
+    held->again = false;
+    if (again)
+      serve(held);
+  }
 }
 
 static void on_done(struct waiting *waiting, enum outcome outcome) {
@@ -495,7 +514,9 @@ static void trigger_serve(struct gate *gate) {
   struct epoll_event event;
   for (int i = 0; i < TURN_LIMIT && epoll_wait(notify->events, &event, 1, 0) == 1; i++) {
     struct held *held = event.data.ptr;
-    if (held) {
+    if (event.data.ptr == &notify->wake) {
+      look_again(notify);
+    } else if (held) {
       gate_withdraw(gate, &held->waiting);
       held_free(held);
     } else if (event.events & EPOLLIN) {
@@ -526,15 +547,17 @@ static int make_buffers(struct notify *notify, struct sb_error *error) {
 
 static int trigger_open(struct gate *gate, int fd, struct sb_error *error) {
   struct notify *notify = xcalloc(1, sizeof *notify);
-  struct epoll_event event = {.events = EPOLLIN};
+  struct epoll_event event = {.events = EPOLLIN}, again = {EPOLLIN, {.ptr = &notify->wake}};
   struct stat status;
   *notify = (struct notify){.gate = gate, .listener = fd};
   gate->trigger_state = notify;
   notify->walker = (struct walker){.root = gate->config.root,
                                    .host = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC)};
   notify->events = epoll_create1(EPOLL_CLOEXEC);
+  notify->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   if (notify->walker.host < 0 || notify->events < 0 || fstat(gate->config.root, &status) < 0 ||
-      epoll_ctl(notify->events, EPOLL_CTL_ADD, fd, &event) < 0)
+      epoll_ctl(notify->events, EPOLL_CTL_ADD, fd, &event) < 0 ||
+      epoll_ctl(notify->events, EPOLL_CTL_ADD, notify->wake, &again) < 0)
     return sb_fail_errno(error, "listening to the session's file accesses");
   notify->walker.empty = status.st_dev;
   gate->watched_fd = notify->events;
@@ -551,9 +574,16 @@ static void trigger_granted(struct gate *gate, const char *path, bool mounted) {
   (void)mounted;
 }
 
+/* A link that was repeated leads somewhere else now. */
 static void trigger_refresh(struct gate *gate, const char *path) {
-  (void)gate;
-  (void)path;
+  const struct notify *notify = gate->trigger_state;
+  char text[PATH_MAX];
+  _cleanup_close_ int fd = walk_open(notify->walker.host, path);
+  ssize_t length = fd < 0 ? -1 : readlinkat(fd, "", text, sizeof text - 1);
+  if (length <= 0)
+    return;
+  text[length] = '\0';
+  gate_repeat(gate, NULL, path, text);
 }
 
 static void trigger_close(struct gate *gate) {
@@ -568,6 +598,8 @@ static void trigger_close(struct gate *gate) {
     close(notify->walker.host);
   if (notify->events >= 0)
     close(notify->events);
+  if (notify->wake >= 0)
+    close(notify->wake);
   free(notify->notification);
   free(notify->response);
   free(notify);

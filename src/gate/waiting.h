@@ -81,7 +81,8 @@ bool gate_is_touchable(struct gate *gate, const char *path);
 /* May this be written to without a question? */
 bool gate_is_writable(struct gate *gate, const char *path);
 
-/* Repeats a folder of the host (or a link with this text) in the workload's empty root. */
+/* Repeats a folder of the host (or a link with this text) in the workload's empty root, for a call
+ * or, without one, because the host has changed it. */
 void gate_repeat(struct gate *gate, struct waiting *waiting, const char *path, const char *target);
 
 /* Opens the waiting's regular file through a read-only clone, for this call alone. */

@@ -86,6 +86,15 @@ def test_job_control_and_debugging_in_a_container(box, container):
     assert "execve" in result.stderr, result
 
 
+def test_dynamic_mode_in_a_container(box, container):
+    """By seccomp notify: the outer /proc is in the empty root, too, and allowed programs work."""
+    argv = [box.world.command, "run", "--mode", "dynamic", "--gate", "notify", "--", "sh", "-c",
+            "echo x > made && cat made; head -c 4 /proc/self/comm; cat ~/readable.txt ~/.ssh/id_rsa"]
+    result = box.plain(argv, before=container)
+    assert result.stdout == "x\nhead", result
+    assert "weaker nested mode" in result.stderr and "denied" in result.stderr, result
+
+
 def test_ordinary_start_is_not_called_weaker(box):
     assert "weaker" not in box.run(["true"]).stderr
 

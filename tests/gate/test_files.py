@@ -35,8 +35,8 @@ def identity(pair, world):
 @pytest.fixture
 def gate(pair, world):
     try:
-        with gates.usable(world, pair[0]):
-            yield pair[0]
+        gates.need(world, pair[0])
+        return pair[0]
     except harness.Unavailable as reason:
         pytest.skip(str(reason))
 
@@ -238,6 +238,17 @@ def test_a_fifo_keeps_nobody_waiting(box, gate, ground):
                                    f"cat {ground}/fifo & sleep 0.3; cat {ground}/file; kill %1"],
                        lambda event: gates.approve()) as it:
         assert it.finish().stdout == "content of the file\n"
+
+
+def test_secrets_below_an_approved_folder_stay_hidden(box, gate):
+    folder = box.home(".config")
+    box.identity.file(f"{folder}/harmless", "harmless\n")
+    script = f"cat {folder}/harmless; cat {folder}/gcloud/credentials.db {folder}/gh/hosts.yml"
+    inside, asked = gates.run(
+        box, gate, ["/bin/sh", "-c", script],
+        lambda event: gates.approve(tree=folder) if event["path"].endswith("harmless")
+        else gates.deny())
+    assert inside.stdout == "harmless\n" and box.canary not in inside.stderr, (inside, asked)
 
 
 # ---- once ----

@@ -1,0 +1,113 @@
+"""What only the trigger by seccomp notify has: its empty root, its listener, its folders."""
+
+import os
+
+import pytest
+
+import gates
+import sessions
+
+
+@pytest.fixture
+def ground(box):
+    made = box.home("gated")
+    for name in ("file", "sub/below", "sub/allowed/deep"):
+        box.identity.file(f"{made}/{name}", f"content of {name}\n")
+    return made
+
+
+def shell(box, script, answer=lambda event: gates.deny(), options=()):
+    return gates.run(box, "notify", ["/bin/sh", "-c", script], answer, options)
+
+
+def test_a_second_listener_is_refused_with_a_reason(box):
+    """Inside something that listens already; the control: that something runs other programs."""
+    naive = gates.program(box.world, "gate-naive")
+    assert box.plain([naive, "/nothing", "/bin/echo", "works"]).stdout == "works\n"
+    result = box.plain([naive, "/nothing", box.world.command, "run", "--mode", "dynamic", "--gate",
+                        "notify", "--", "/bin/true"])
+    assert result.exit == 125, result
+    assert "one listener per process tree" in result.stderr and "--gate fuse" in result.stderr
+
+
+def test_the_root_is_read_only_and_shows_what_is_allowed(box, ground):
+    result, asked = shell(box, "ls /; touch /made; mkdir /made; ln -s a /made; ls /etc/hostname")
+    names = result.stdout.split()
+    assert "usr" in names and "tmp" in names and "made" not in names
+    assert "boot" not in names and not asked, (result, asked)
+
+
+def test_folders_above_allowed_places_show_those(box, ground):
+    script = f"ls {box.identity.home}; cd {box.identity.home} && ls project/main.c && ls .ssh"
+    result, asked = shell(box, script)
+    assert result.stdout.split() == ["project", "project/main.c"], (result, asked)
+    assert os.path.exists(box.home("readable.txt"))
+
+
+def test_a_grant_is_met_from_a_folder_that_was_entered_before(box, ground):
+    """The folder can be entered as part of it is allowed; then all of it is approved."""
+    script = f"cd {ground}/sub && cat below && cat allowed/deep"
+    result, asked = shell(box, script, lambda event: gates.approve(tree=f"{ground}/sub"),
+                          ["--ro", f"{ground}/sub/allowed"])
+    assert result.stdout == "content of sub/below\ncontent of sub/allowed/deep\n", (result, asked)
+    assert [path for _, path in asked] == [f"{ground}/sub/below"]
+
+
+def test_a_folder_that_is_covered_later_still_works(box, ground):
+    """One process stands in the folder by an approval for once; another has it approved."""
+    answers = iter([gates.approve("once"), gates.approve("session"), gates.approve("session")])
+    script = f"cd {ground}/sub && (cd / && ls {ground}/sub) && cat below"
+    result, asked = shell(box, script, lambda event: next(answers))
+    assert result.stdout == "allowed\nbelow\ncontent of sub/below\n", (result, asked)
+
+
+def test_links_on_the_way_are_followed_and_repeated(box, ground):
+    os.symlink(f"{ground}/sub", box.home("first"))
+    os.symlink("first/below", box.home("second"))
+    result, asked = shell(box, f"readlink {box.home('second')}; cat {box.home('second')}; "
+                               f"cat {box.home('first')}/below",
+                          lambda event: gates.approve())
+    assert result.stdout == "first/below\n" + "content of sub/below\n" * 2, (result, asked)
+    assert [path for _, path in asked] == [f"{ground}/sub/below"]
+
+
+def test_a_link_that_changes_on_the_host_is_followed_anew(box, ground):
+    link = box.home("changing")
+    os.symlink(f"{ground}/file", link)
+    script = f"cat {link}; touch ready; while [ ! -e go ]; do sleep 0.02; done; cat {link}"
+    with gates.Session(box, "notify", ["/bin/sh", "-c", script],
+                       lambda event: gates.approve()) as it:
+        assert sessions.eventually(lambda: os.path.exists(box.path("ready")))
+        os.unlink(link)
+        os.symlink(f"{ground}/sub/below", link)
+        box.identity.file(box.path("go"), "")
+        assert it.finish().stdout == "content of file\ncontent of sub/below\n"
+
+
+def test_denied_folders_cannot_be_entered(box, ground):
+    result, asked = shell(box, f"cd {ground}/sub || echo refused; ls {ground} || echo refused")
+    assert result.stdout == "refused\nrefused\n", (result, asked)
+
+
+def test_many_wait_at_the_same_time(box, ground):
+    """More than may wait: those are denied, the others answered, and nothing is stuck."""
+    names = [f"{ground}/many/{number}" for number in range(40)]
+    for name in names:
+        box.identity.file(name, "x\n")
+    script = "".join(f"cat {name} & " for name in names) + "wait; echo end"
+    result, asked = shell(box, script, lambda event: gates.approve())
+    assert result.stdout.endswith("end\n") and result.stdout.count("x") >= 5, result
+
+
+def test_a_thread_of_a_process_is_asked_for_as_the_process(box, ground):
+    program = gates.program(box.world, "gate-files")
+    pids = []
+
+    def answer(event):
+        pids.append(event["pid"])
+        return gates.approve()
+
+    result, _ = gates.run(box, "notify", [program, "thread", f"{ground}/file", "open",
+                                          f"{ground}/sub/below"], answer)
+    assert result.stdout == "thread content of file\nopen content of sub/below\n", result
+    assert len(set(pids)) == 1
