@@ -135,7 +135,8 @@ static void say_no(struct flow *flow, bool by_policy) {
     flow_close(flow, true);
 }
 
-static void set_reason(struct flow *flow, const char *format, va_list arguments) {
+__attribute__((format(printf, 2, 0))) static void set_reason(struct flow *flow, const char *format,
+                                                             va_list arguments) {
   char reason[sizeof flow->reason]; /* the old one may be an argument */
   vsnprintf(reason, sizeof reason, format, arguments);
   strcpy(flow->reason, reason);
