@@ -21,7 +21,8 @@ enum message_kind {
                        the first's place, id: 1 with the last of them */
   MESSAGE_GATE,     /* carries the gate's device or listener, the mount and user namespaces, and the
                        pid namespace (FUSE) or the root (seccomp notify) */
-  MESSAGE_STARTED,  /* the exec succeeded; value: pid inside; if idle, carries /proc and /tmp */
+  MESSAGE_STARTED,  /* the exec succeeded; value: pid inside; if idle, carries /proc and /tmp. Not
+                       sent for a command that has ended at once */
   MESSAGE_STOPPED,  /* the workload was stopped by job control */
   MESSAGE_EXITED,   /* value: wait status */
   MESSAGE_EXEC_TERMINAL, /* carries the master side of that command's terminal */

@@ -5,6 +5,6 @@
 #include "engine/report.h"
 #include "plan/plan.h"
 
-/* Returns 0 or a negative errno noted in the report. Raw system calls only. Where the gate is seccomp
- * notify, *ret_listener is what its supervisor listens on, else -1. */
+/* Returns 0 or a negative errno noted in the report. Raw system calls only. Where the gate is
+ * seccomp notify, *ret_listener is what its supervisor listens on, else -1. */
 int confine_self(const struct plan *plan, struct start_report *report, int *ret_listener);

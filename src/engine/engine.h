@@ -30,6 +30,7 @@ struct engine_input {
   const struct limit_group *limits;
   sigset_t original_mask; /* to be given back to the workload */
   bool idle;              /* start no workload: wait for commands */
+  bool tell_at_once;      /* somebody waits for MESSAGE_STARTED; else it may take a moment */
   char *title;            /* where the process title lies, or NULL: our command line, which may */
   size_t title_size;      /* hold what the workload should not read in /proc/1/cmdline */
 };
@@ -45,6 +46,9 @@ int engine_send(struct engine *engine, enum message_kind kind, int value);
 
 /* Describes why the session did not start. Returns -1 and the exit code that fits in *ret_exit. */
 int engine_explain(const struct engine *engine, int *ret_exit, struct sb_error *error);
+
+/* Begins to end the session, whatever it is doing. */
+void engine_kill(const struct engine *engine);
 
 /* Ends the session at once, whatever it is doing, and waits until nothing of it is left. What all
  * its processes used is in *ret_usage. */

@@ -27,6 +27,8 @@
 #include "engine/view.h"
 #include "net/inside.h"
 
+#define AT_ONCE_MS 2
+
 struct init {
   const struct init_input *input;
   struct start_report *report;
@@ -357,6 +359,15 @@ static void tell_started(struct init *init) {
                 sizeof message);
 }
 
+/* The end of a command says that it was started: one that ends at once wakes the monitor once. */
+static bool is_over_at_once(struct init *init) {
+  struct pollfd children = {.fd = init->child_signals, .events = POLLIN};
+  siginfo_t ended = {0};
+  return poll(&children, 1, AT_ONCE_MS) == 1 &&
+         waitid(P_PID, (id_t)init->workload, &ended, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+         ended.si_pid == init->workload;
+}
+
 _Noreturn void init_main(const struct init_input *input) {
   struct init init = {.input = input, .report = input->report};
   int terminal;
@@ -364,7 +375,10 @@ _Noreturn void init_main(const struct init_input *input) {
     give_up();
   if (!input->idle && start_workload(&init, terminal) < 0)
     give_up();
-  tell_started(&init);
   let_go_of_stdio(input);
+  /* What is weaker than usual is said before the command can print anything. */
+  bool weaker = init.report->weaker_proc || init.report->weaker_sysfs;
+  if (input->tell_at_once || weaker || !is_over_at_once(&init))
+    tell_started(&init);
   supervise(&init);
 }

@@ -20,6 +20,7 @@ struct init_input {
   bool has_terminal;      /* any of them */
   sigset_t original_mask; /* the caller's, given back to the workload */
   bool idle;              /* no workload: the session waits for `exec` */
+  bool tell_at_once;      /* MESSAGE_STARTED must not wait */
 };
 
 _Noreturn void init_main(const struct init_input *input);

@@ -1,6 +1,6 @@
-/* A few pages shared between the monitor and the processes it starts. The child notes here how far it
- * came; when it fails, the monitor makes the sentence. Pointers are into the plan, which both have
- * at the same address, or into constant text. The workload loses the page with its exec. */
+/* A few pages shared between the monitor and the processes it starts. The child notes here how far
+ * it came; when it fails, the monitor makes the sentence. Pointers are into the plan, which both
+ * have at the same address, or into constant text. The workload loses the page with its exec. */
 #pragma once
 
 #include <limits.h>

@@ -43,6 +43,7 @@ static void child_main(const struct engine_input *input, struct start_report *re
       .channel = channel,
       .original_mask = input->original_mask,
       .idle = input->idle,
+      .tell_at_once = input->tell_at_once,
       .limits = input->limits,
   };
   for (int fd = 0; fd < 3; fd++) {
@@ -201,9 +202,14 @@ int engine_go(struct engine *engine, struct sb_error *error) {
   return engine_explain(engine, &ignored, error);
 }
 
-void engine_destroy(struct engine *engine, struct rusage *ret_usage) {
-  if (engine->init > 0) {
+void engine_kill(const struct engine *engine) {
+  if (engine->init > 0)
     kill(engine->init, SIGKILL);
+}
+
+void engine_destroy(struct engine *engine, struct rusage *ret_usage) {
+  engine_kill(engine);
+  if (engine->init > 0) {
     while (wait4(engine->init, NULL, 0, ret_usage) < 0 && errno == EINTR)
       ;
   }

@@ -285,8 +285,13 @@ static void handle_message(struct monitor *monitor, const struct message *messag
   case MESSAGE_EXEC_EXITED:
     execs_message(&monitor->execs, &monitor->engine, message, fds);
     return;
+  case MESSAGE_EXITED:
+    if (!monitor->result->started)
+      on_started(monitor, monitor->request->report->command, (int[]){-1, -1});
+    monitor->over = true;
+    return;
   default:
-    monitor->over = true; /* exited; or not of this protocol: end rather than guess */
+    monitor->over = true; /* not of this protocol: end rather than guess */
   }
 }
 
@@ -532,6 +537,9 @@ static int start(struct monitor *monitor, struct sb_error *error) {
       .limits = &monitor->limits,
       .original_mask = monitor->original_mask,
       .idle = request->idle,
+      /* Limits count from then on, and what waits for an answer should not wait for us. */
+      .tell_at_once =
+          request->idle || !limit_set_is_empty(request->limits) || request->plan->gate != GATE_NONE,
       .title = request->title,
       .title_size = request->title_size,
   };
@@ -637,6 +645,8 @@ static void finish(struct monitor *monitor) {
     limit_group_watch_disk(&monitor->limits, LAST_DISK_BUDGET_NS);
   limit_group_sample(&monitor->limits, &monitor->result->usage);
   gate_free(monitor->gate); /* first: who waits for it cannot even be killed */
+  engine_kill(&monitor->engine);
+  registry_remove(&monitor->registration); /* while the kernel takes it apart */
   engine_destroy(&monitor->engine, &used);
   usage_add_rusage(&monitor->result->usage, &used);
   network_finish(monitor);            /* after the last who could use it */
@@ -645,7 +655,6 @@ static void finish(struct monitor *monitor) {
   terminal_restore(&monitor->terminal);
   supervision_end(monitor);
   execs_clear(&monitor->execs);
-  registry_remove(&monitor->registration);
   placeholders_remove(&monitor->placeholders);
   if (monitor->snapshot)
     monitor->result->changes =
