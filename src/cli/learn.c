@@ -37,6 +37,8 @@ static const struct option_spec learn_options[] = {
      "allow the network, or only the hosts listed", COMPLETE_NONE},
     {RUN_ENV, "env", 0, ARGUMENT_REQUIRED, "NAME[=VALUE]",
      "pass an environment variable, or set it", COMPLETE_NONE},
+    {RUN_GATE, "gate", 0, ARGUMENT_REQUIRED, "TRIGGER", "what makes the command wait",
+     COMPLETE_WORDS, "auto fuse notify"},
     {RUN_POLICY, "policy", 0, ARGUMENT_REQUIRED, "FILE",
      "apply one more policy file, over all others", COMPLETE_PATH},
     {RUN_MEMORY, "memory", 0, ARGUMENT_REQUIRED, "SIZE", "limit memory: 512M", COMPLETE_NONE},

@@ -5,6 +5,7 @@ import os
 
 import pytest
 
+import dynamic
 from sessions import sandbox
 
 MINE = """# mine
@@ -208,6 +209,17 @@ def test_a_wrong_grants_file_stops_every_start(files):
     result = files.box.run(["true"])
     assert result.exit == 125 and "grants.yaml:3:23: unknown key 'pth'" in result.stderr, result
     assert "did you mean 'path'?" in result.stderr
+
+
+def test_only_an_administrator_approves_for_everybody(files):
+    if files.box.identity.uid == 0:
+        pytest.skip("root may, and would change this machine")
+    data = dynamic.ground(files.box)
+    with dynamic.asking(files.box, ["cat", f"{data}/a.txt"]) as session, session.watch() as control:
+        asked = dynamic.question(control)
+        reply = dynamic.answer(control, {"cmd": "cmd.approve", "id": asked["id"], "scope": "org"})
+        assert "error" in reply and "/etc/sandbox" in json.dumps(reply), reply
+    assert not os.path.exists("/etc/sandbox/grants.yaml")
 
 
 def test_grants_of_a_repository_do_not_count(files):
