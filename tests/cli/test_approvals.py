@@ -484,7 +484,8 @@ BAD = {
 
 def test_bad_messages(box, data):
     """E120, E121: each is an error, the connection stays usable, the question stays open."""
-    with asking(box, ["cat", f"{data}/a.txt"]) as session, session.watch() as control:
+    with asking(box, ["sh", "-c", f"cat {data}/a.txt; sleep 20"]) as session, \
+            session.watch() as control:
         asked = question(control)
         for name, message in BAD.items():
             message = {key: value.replace("{id}", asked["id"]).replace("{ID}", asked["id"].upper())
