@@ -221,21 +221,25 @@ def empty(lines, other):
     lines.clear()
 
 
-@pytest.mark.parametrize("tamper, line", [
-    (edit, 3), (edit_hash, 3), (cut_head, 1), (cut, 3), (cut_tail, 4), (insert, 3), (duplicate, 4),
-    (append, 6), (reorder, 2), (replace, 1), (empty, None),
-])
-def test_tampering_with_a_log(log, session, tamper, line):
-    assert log.verify().exit == 0, "the control"
-    lines = log.lines(log.path(session))
-    other = [text.replace('"exec"', '"exeC"') for text in lines]  # not ours, but very alike
-    tamper(lines, other)
-    log.write(log.path(session), lines)
-    place = f"{session}.jsonl" + (f":{line}: " if line else ": ")
-    for result in (log.verify(), log.verify(session)):
-        assert result.exit == 1 and result.stdout.startswith(place), result
-    report = json.loads(log.verify("--json").stdout)
-    assert report["valid"] is False and report["problems"][0]["line"] == (line or 0)
+# What is done, and the line that must be named first.
+TAMPERINGS = ((edit, 3), (edit_hash, 3), (cut_head, 1), (cut, 3), (cut_tail, 4), (insert, 3),
+              (duplicate, 4), (append, 6), (reorder, 2), (replace, 1), (empty, 0))
+
+
+def test_tampering_with_a_log(log, session):
+    original = log.lines(log.path(session))
+    other = [text.replace('"exec"', '"exeC"') for text in original]  # not ours, but very alike
+    for tamper, line in TAMPERINGS:
+        assert log.verify().exit == 0, f"the control before {tamper.__name__}"
+        lines = list(original)
+        tamper(lines, other)
+        log.write(log.path(session), lines)
+        place = f"{session}.jsonl" + (f":{line}: " if line else ": ")
+        for result in (log.verify(), log.verify(session)):
+            assert result.exit == 1 and result.stdout.startswith(place), (tamper.__name__, result)
+        report = json.loads(log.verify("--json").stdout)
+        assert report["valid"] is False and report["problems"][0]["line"] == line
+        log.write(log.path(session), original)
 
 
 def test_a_removed_log(log, session):
