@@ -508,6 +508,21 @@ def mounts_below(base):
         return sorted(line.split()[4] for line in source if base in line)
 
 
+def is_unlocked(path):
+    """Whoever uses a scratch folder holds a shared lock on it."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return True
+    except OSError:
+        return False
+    finally:
+        os.close(fd)
+
+
 class LeakCheck:
     """Compares the host before and after a test."""
 
@@ -545,11 +560,11 @@ class LeakCheck:
         return problems
 
     def _left_temporary(self, wait):
-        """What another test of root's has there is gone soon."""
+        """What another test of root's has there is locked, or gone soon."""
         left, end = self._temporary_folders() - self.temporary, time.monotonic() + wait
         while left and time.monotonic() < end:
             time.sleep(0.05)
-            left &= self._temporary_folders()
+            left = {path for path in left if is_unlocked(path)}
         return left
 
     def _processes(self, wait):

@@ -38,8 +38,6 @@ void vm_machine_words(const struct vm_machine *machine, struct strv *ret_words) 
   strv_addf(ret_words, "file:%s", machine->console);
   strv_add(ret_words, "-m");
   strv_addf(ret_words, "%llu", machine->memory_mb);
-  strv_add(ret_words, "-smp");
-  strv_addf(ret_words, "%u", machine->processors);
 }
 
 /* ---- KVM ---- */

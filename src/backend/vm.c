@@ -253,11 +253,12 @@ static unsigned long long guest_memory_mb(const struct vm *vm) {
   return limit ? limit : DEFAULT_MB;
 }
 
-/* More than one only if they are real: emulated ones wait for each other. */
+/* As many as the limit needs. More than one only if they are real: emulated ones wait for each
+ * other. */
 static unsigned processor_count(const struct vm *vm) {
   uint64_t limit = vm->request->limits->value[LIMIT_CPU];
-  unsigned wanted = limit ? (unsigned)((limit + 999999999) / 1000000000) : (unsigned)get_nprocs();
-  unsigned most = vm->kvm ? (unsigned)get_nprocs() : 1;
+  unsigned most = (unsigned)get_nprocs();
+  unsigned wanted = limit ? (unsigned)((limit + 999999999) / 1000000000) : most;
   return wanted < most ? wanted : most;
 }
 
@@ -268,11 +269,13 @@ static void plan_command(struct vm *vm) {
       .initramfs = PLACE "/initramfs",
       .console = CONSOLE,
       .memory_mb = guest_memory_mb(vm),
-      .processors = processor_count(vm),
   };
   struct strv *words = &vm->plan.arguments;
   strv_add(words, PLACE "/program");
-  strv_add(words, vm->kvm ? "kvm,tcg" : "tcg");
+  if (vm->kvm)
+    strv_addf(words, "kvm:%u,tcg:1", processor_count(vm));
+  else
+    strv_add(words, "tcg:1");
   strv_add(words, CONSOLE);
   vm_machine_words(&machine, words);
   strv_add(&vm->plan.executables, words->items[0]);

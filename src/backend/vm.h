@@ -51,7 +51,6 @@ bool vm_kvm_works(void);
 struct vm_machine {
   const char *qemu, *kernel, *initramfs, *console; /* as QEMU sees them */
   unsigned long long memory_mb;
-  unsigned processors;
 };
-/* QEMU and its options, but for accelerator and ports, which sandbox-vm adds. Pure. */
+/* QEMU and its options, but for accelerator, processors and ports, which sandbox-vm adds. Pure. */
 void vm_machine_words(const struct vm_machine *machine, struct strv *ret_words);

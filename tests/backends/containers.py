@@ -13,7 +13,7 @@ import tarfile
 import time
 
 import harness
-from engines import Engine
+from engines import Engine, not_in_a_guest
 
 IMAGE = "ubuntu:22.04"
 SMALL = "sandbox-small:1"  # the same files under another name, for --image
@@ -99,6 +99,7 @@ class Podman(Container):
         self.base, self.users, self.environment = None, [], {}
 
     def prepare(self, world, identity):
+        not_in_a_guest()
         need("podman", "podman")
         need("runc", "runc")
         if identity.name == "user":
@@ -145,6 +146,7 @@ class Docker(Container):
         self.daemon, self.base, self.environment = None, None, {}
 
     def prepare(self, world, identity):
+        not_in_a_guest()
         need("docker", "docker.io")
         need("dockerd", "docker.io")
         if not world.root:

@@ -7,6 +7,7 @@ taken from `sandbox backends --json`, and a behaviour that needs it is skipped b
 """
 
 import json
+import os
 import subprocess
 
 import harness
@@ -36,6 +37,12 @@ class Engine:
         """Undoes what prepare did."""
 
 
+def not_in_a_guest():
+    """`tools/test-vm` runs at a tenth of the speed, and what these test does not depend on it."""
+    if os.environ.get("SANDBOX_TEST_VM"):
+        raise harness.Unavailable("a guest of tools/test-vm is too slow for it")
+
+
 def described(world, identity, name, environment=None):
     """What `sandbox backends` says about it, as this identity."""
     result = subprocess.run([world.command, "backends", "--json"], capture_output=True, text=True,
@@ -50,9 +57,10 @@ def described(world, identity, name, environment=None):
 
 def _engines():
     from containers import Docker, Podman  # they need Engine
+    from machines import Machine
 
     return (Engine("native", accepts=False), Engine("bwrap"), Engine("landlock"),
-            Engine("firejail"), Podman(), Docker())
+            Engine("firejail"), Podman(), Docker(), Machine())
 
 
 ENGINES = {engine.name: engine for engine in _engines()}

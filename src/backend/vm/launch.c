@@ -1,6 +1,6 @@
 /* Beside QEMU, inside the same sandbox: starts it, gives the guest our input, output and signals,
- * and ends as the command in the guest did. Words: ACCELERATOR[,ACCELERATOR] CONSOLE QEMU OPTION...
- * If the guest does not come up with the first accelerator, the next one is tried. */
+ * and ends as the command in the guest did. Words: NAME:PROCESSORS[,NAME:PROCESSORS] CONSOLE QEMU
+ * OPTION... If the guest does not come up with the first accelerator, the next one is tried. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -61,14 +61,18 @@ static char *word(const char *format, ...) {
 }
 
 static char **machine_words(const struct launch *launch, const char *accelerator) {
-  char **words = calloc((size_t)launch->count + 4 + 4 * PORT_COUNT, sizeof *words);
+  char **words = calloc((size_t)launch->count + 6 + 4 * PORT_COUNT, sizeof *words);
   size_t at = 0;
   if (!words)
     abort();
   for (int i = 0; i < launch->count; i++)
     words[at++] = launch->words[i];
+  int name = (int)strcspn(accelerator, ":");
+  bool emulated = strncmp(accelerator, "tcg:", 4) == 0;
   words[at++] = "-accel";
-  words[at++] = (char *)(strcmp(accelerator, "tcg") == 0 ? "tcg,tb-size=256" : accelerator);
+  words[at++] = word("%.*s%s", name, accelerator, emulated ? ",tb-size=256" : "");
+  words[at++] = "-smp";
+  words[at++] = (char *)accelerator + name + 1;
   for (int i = 0; i < PORT_COUNT; i++) {
     words[at++] = "-chardev";
     words[at++] = word("socket,id=%s,fd=%d", port_names[i], launch->theirs[i]);
@@ -276,7 +280,8 @@ static void set_raw(struct launch *launch) {
 
 /* Returns true if it came up at all. */
 static bool run_with(struct launch *launch, const char *accelerator) {
-  time_t limit = time(NULL) + (strcmp(accelerator, "kvm") == 0 ? BOOT_SECONDS_KVM : BOOT_SECONDS);
+  time_t limit =
+      time(NULL) + (strncmp(accelerator, "kvm:", 4) == 0 ? BOOT_SECONDS_KVM : BOOT_SECONDS);
   if (start_machine(launch, accelerator) < 0)
     return false;
   set_flows(launch);
@@ -303,7 +308,7 @@ static void watch_signals(struct launch *launch) {
 
 int launch_main(int count, char **words) {
   static struct launch launch;
-  if (count < 4) {
+  if (count < 4 || !strchr(words[1], ':')) {
     say("sandbox-vm is started by 'sandbox run --backend vm'", NULL);
     return OWN_FAILURE;
   }
