@@ -120,7 +120,7 @@ def test_every_command_and_event_is_documented():
 def test_example(session):
     """The same file that the document shows."""
     box = session.box
-    example = box.world._install(str(ROOT / "examples/exec.py"), "exec.py")
+    example = box.world.install(str(ROOT / "examples/exec.py"), "exec.py")
     result = box.plain(["/usr/bin/python3", example, session.sid, "sh", "-c", "echo in; exit 7"])
     assert (result.exit, result.stdout) == (0, "in\nexit status 7\n"), result
     result = box.plain(["/usr/bin/python3", example, session.sid, "no-such-command"])
