@@ -313,6 +313,14 @@ static void repeat(struct held *held, enum outcome outcome) {
   gate_repeat(held->notify->gate, &held->waiting, path, text[0] ? text : NULL);
 }
 
+/* Neither its kind nor its links nor what is in it is anybody's business. */
+static void refuse_hidden(struct held *held) {
+  set_request(held, WANT_READ, held->found.path, &held->found.status);
+  held->waiting.request.pid = target_process(&held->call.target);
+  gate_note_hidden(held->notify->gate, &held->waiting.request);
+  fail(held, EACCES);
+}
+
 /* ---- for this call alone ---- */
 
 /* The descriptor is all that is given: the file itself stays where the workload cannot see it. */
@@ -357,6 +365,8 @@ static void serve(struct held *held) {
   int result = resolve(held);
   if (result < 0)
     fail(held, -result);
+  else if (held->found.place == PLACE_HIDDEN)
+    refuse_hidden(held);
   else if (held->found.place == PLACE_GATED)
     open_for_it(held);
   else
@@ -417,6 +427,8 @@ static void proceed(struct held *held) {
   }
   if (!held->path[0]) {
     go_on(held);
+  } else if (held->found.place == PLACE_HIDDEN) {
+    refuse_hidden(held);
   } else if (held->found.place == PLACE_NATIVE && held->covered) {
     serve_covered(held);
   } else {
@@ -545,6 +557,10 @@ static int make_buffers(struct notify *notify, struct sb_error *error) {
   return 0;
 }
 
+static bool hides(const void *gate, const char *path) {
+  return gate_hides(gate, path);
+}
+
 static int trigger_open(struct gate *gate, int fd, struct sb_error *error) {
   struct notify *notify = xcalloc(1, sizeof *notify);
   struct epoll_event event = {.events = EPOLLIN}, again = {EPOLLIN, {.ptr = &notify->wake}};
@@ -552,7 +568,9 @@ static int trigger_open(struct gate *gate, int fd, struct sb_error *error) {
   *notify = (struct notify){.gate = gate, .listener = fd};
   gate->trigger_state = notify;
   notify->walker = (struct walker){.root = gate->config.root,
-                                   .host = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC)};
+                                   .host = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC),
+                                   .hides = hides,
+                                   .context = gate};
   notify->events = epoll_create1(EPOLL_CLOEXEC);
   notify->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   if (notify->walker.host < 0 || notify->events < 0 || fstat(gate->config.root, &status) < 0 ||

@@ -215,6 +215,8 @@ static int step_host(struct walk *walk, const char *path, int *seen) {
   }
   if (fstat(fd, &status) < 0)
     return -errno;
+  if (walk->walker->hides(walk->walker->context, path))
+    return finish(walk, PLACE_HIDDEN, path, &fd);
   if (S_ISLNK(status.st_mode))
     return step_link(walk, path, &fd);
   if (S_ISDIR(status.st_mode))

@@ -17,12 +17,15 @@ enum place {
   PLACE_GATED,   /* anything else of the host */
   PLACE_MISSING, /* nothing, also on the host; its folder is one of the two kinds above */
   PLACE_NOWHERE, /* nothing, and no folder for it */
+  PLACE_HIDDEN,  /* policy hides it, or a folder on the way: the walk ends there */
 };
 
 struct walker {
   int root;    /* the workload's */
   dev_t empty; /* what its own file system is */
   int host;
+  bool (*hides)(const void *context, const char *path);
+  const void *context;
 };
 
 struct walk_request {
