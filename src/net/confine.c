@@ -24,6 +24,16 @@
 #include "engine/landlock.h"
 #include "engine/seccomp.h"
 
+#define MEMORY_LIMIT ((rlim_t)512 << 20)
+
+#if defined(__SANITIZE_ADDRESS__)
+#define SANITIZED
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define SANITIZED
+#endif
+#endif
+
 /* ---- system calls ---- */
 
 static const int allowed_calls[] = {
@@ -129,10 +139,23 @@ static int restrict_files(void) {
   return syscall(SYS_landlock_restrict_self, ruleset, 0) < 0 ? -errno : 0;
 }
 
+/* A workload can make us keep some bytes for each connection. Who overdoes it loses the relay. The
+ * memory of a sanitized program cannot be counted like that. */
+static void limit_memory(void) {
+#ifndef SANITIZED
+  struct rlimit memory;
+  if (getrlimit(RLIMIT_DATA, &memory) < 0 || memory.rlim_max <= MEMORY_LIMIT)
+    return;
+  memory.rlim_cur = memory.rlim_max = MEMORY_LIMIT;
+  (void)setrlimit(RLIMIT_DATA, &memory);
+#endif
+}
+
 int relay_confine(void) {
   struct rlimit none = {0, 0}, never = {1, 1};
   int result =
       setrlimit(RLIMIT_FSIZE, &none) < 0 || setrlimit(RLIMIT_CORE, &never) < 0 ? -errno : 0;
+  limit_memory();
   prctl(PR_SET_DUMPABLE, 0);
   if (result == 0)
     result = caps_drop_all();

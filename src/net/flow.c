@@ -27,12 +27,6 @@
 static void on_client(struct watch *watch, uint32_t events);
 static void on_server(struct watch *watch, uint32_t events);
 
-static void set_nonblocking_options(int fd) {
-  static const int on = 1;
-  (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-  (void)setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
-}
-
 static struct flow *new_flow(struct relay *relay, int fd) {
   struct flow *flow = xcalloc(1, sizeof *flow);
   flow->relay = relay;
@@ -172,7 +166,9 @@ static int start_connecting(struct flow *flow, const struct address *address, ui
   int fd = socket(target.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (fd < 0)
     return -errno;
-  set_nonblocking_options(fd);
+  static const int on = 1;
+  (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  (void)setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
   if (connect(fd, (struct sockaddr *)&target, length) < 0 && errno != EINPROGRESS) {
     int result = -errno;
     close(fd);
@@ -499,7 +495,6 @@ void flow_accepted(struct relay *relay, int fd) {
   }
   struct flow *flow = new_flow(relay, fd);
   struct address address = address_from_sockaddr(&target, &port);
-  set_nonblocking_options(fd);
   if (loop_add(&relay->loop, &flow->client.watch) < 0)
     flow_close(flow, true);
   else

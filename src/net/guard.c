@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "core/cleanup.h"
@@ -75,7 +76,7 @@ const char *guard_reason(const struct address *address) {
 
 /* A datagram socket that connects sends nothing: it asks for the route. Only to an address of its
  * own does the kernel go from that very address. */
-bool guard_is_own(const struct address *address) {
+static bool ask_kernel(const struct address *address) {
   struct sockaddr_storage target, source;
   socklen_t length = address_to_sockaddr(address, 9, &target), size = sizeof source;
   _cleanup_close_ int fd = socket(target.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
@@ -87,6 +88,22 @@ bool guard_is_own(const struct address *address) {
   uint16_t ignored;
   struct address own = address_from_sockaddr(&source, &ignored);
   return address_equal(&own, address);
+}
+
+/* Addresses come and go with networks and tunnels, but not so often that many connections to one
+ * host would each have to ask. */
+bool guard_is_own(const struct address *address) {
+  static struct address last;
+  static time_t last_second;
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+  if (now.tv_sec == last_second && address_equal(address, &last))
+    return false;
+  if (ask_kernel(address))
+    return true;
+  last = *address;
+  last_second = now.tv_sec;
+  return false;
 }
 
 bool guard_allows(const struct host_rules *rules, const char *host, const struct address *address,

@@ -10,6 +10,7 @@
 #include <linux/netlink.h>
 #include <linux/rtnetlink.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -383,7 +384,10 @@ static int bind_socket(int fd, const struct socket_kind *kind) {
   if (bind(fd, is_v6 ? (const struct sockaddr *)&v6 : (const struct sockaddr *)&v4,
            is_v6 ? sizeof v6 : sizeof v4) < 0)
     return -errno;
-  return kind->type == SOCK_STREAM && listen(fd, 4096) < 0 ? -errno : 0;
+  if (kind->type != SOCK_STREAM)
+    return 0;
+  /* what is accepted inherits it */
+  return set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1) < 0 || listen(fd, 4096) < 0 ? -errno : 0;
 }
 
 static int open_socket(const struct socket_kind *kind) {

@@ -43,10 +43,10 @@ void loop_forget(struct loop *loop, struct watch *watch) {
 }
 
 void loop_close(struct loop *loop, struct watch *watch) {
-  int fd = watch->fd;
-  loop_forget(loop, watch);
-  if (fd >= 0)
-    close(fd);
+  (void)loop; /* nobody else has the file: closing it takes it out of the set */
+  if (watch->fd >= 0)
+    close(watch->fd);
+  watch->fd = -1;
 }
 
 void loop_round(struct loop *loop, int timeout_ms) {

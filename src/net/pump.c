@@ -14,8 +14,11 @@
 #define TURN_CALLS  16        /* then others have their turn */
 #define PIPE_SIZE   (1 << 18) /* a good compromise on loopback; the kernel may give less */
 #define SPLICE_SIZE (1 << 20)
+#define PIPE_LIMIT  64    /* connections beyond that are copied */
+#define COPY_SIZE   16384 /* as much may wait for a slow reader; so many at once is much */
 
 char shared_buffer[SHARED_SIZE];
+static unsigned pipe_count;
 
 enum moved { MOVED_SOME, MOVED_NOTHING, MOVED_BROKEN };
 
@@ -25,6 +28,7 @@ static void drop_pipe(struct end *end) {
   if (end->pipe[0] >= 0) {
     close(end->pipe[0]);
     close(end->pipe[1]);
+    pipe_count--;
   }
   end->pipe[0] = end->pipe[1] = -1;
   end->piped = 0;
@@ -119,13 +123,15 @@ static enum moved drain_pipe(struct end *from, struct end *to) {
   return MOVED_SOME;
 }
 
+/* The kernel counts pipes per user, and gives small ones to everybody when there are many. */
 static bool open_pipe(struct end *end) {
   if (end->pipe[0] >= 0)
     return true;
-  if (pipe2(end->pipe, O_CLOEXEC | O_NONBLOCK) < 0) {
+  if (pipe_count >= PIPE_LIMIT || pipe2(end->pipe, O_CLOEXEC | O_NONBLOCK) < 0) {
     end->pipe[0] = end->pipe[1] = -1;
     return false;
   }
+  pipe_count++;
   (void)fcntl(end->pipe[0], F_SETPIPE_SZ, PIPE_SIZE);
   return true;
 }
@@ -157,11 +163,11 @@ static enum moved splice_some(struct flow *flow, struct end *from, struct end *t
 }
 
 static enum moved copy_some(struct flow *flow, struct end *from, struct end *to) {
-  ssize_t got = recv(from->watch.fd, shared_buffer, SHARED_SIZE, 0);
+  ssize_t got = recv(from->watch.fd, shared_buffer, COPY_SIZE, 0);
   enum moved moved = after_read(flow, from, got);
   if (moved != MOVED_SOME || got == 0)
     return moved;
-  from->bulk = got >= SHARED_SIZE / 2;
+  from->bulk = got == COPY_SIZE;
   ssize_t sent = send(to->watch.fd, shared_buffer, (size_t)got, MSG_NOSIGNAL);
   if (sent < 0 && !is_temporary(errno))
     return MOVED_BROKEN;

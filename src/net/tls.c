@@ -128,7 +128,8 @@ enum tls_result tls_server_name(const uint8_t *bytes, size_t length,
   static _Thread_local struct hello hello;
   if (length == 0)
     return TLS_MORE;
-  if (bytes[0] != RECORD_HANDSHAKE || (length > 1 && bytes[1] != 3) || (length > 2 && bytes[2] > 4))
+  /* The minor version is whatever the client likes: servers ignore it. */
+  if (bytes[0] != RECORD_HANDSHAKE || (length > 1 && bytes[1] != 3))
     return TLS_NOT_TLS;
   hello.length = 0;
   enum tls_result result = join_records((struct part){bytes, bytes + length}, &hello);

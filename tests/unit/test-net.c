@@ -483,6 +483,8 @@ static void test_tls(void **state) {
   }
   assert_int_equal(tls_server_name(split, size, name), TLS_NAME);
   assert_string_equal(name, "good.test");
+  hello[2] = 9; /* servers do not look at it */
+  assert_int_equal(tls_server_name(hello, length, name), TLS_NAME);
   length = make_hello(hello, NULL, 0);
   assert_int_equal(tls_server_name(hello, length, name), TLS_NO_NAME);
   length = make_hello(hello, "evil\0.good.test", 15);
