@@ -178,8 +178,17 @@ static int map_ids(pid_t pid) {
   return result < 0 ? result : write_single_map(pid, "gid_map", getegid());
 }
 
+/* Its status stays for who waits for it. */
+static bool has_died(pid_t init) {
+  siginfo_t info = {0};
+  return waitid(P_PID, (id_t)init, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == init;
+}
+
 int engine_map_identity(struct engine *engine, struct sb_error *error) {
   int result = map_ids(engine->init);
+  /* No refusal of this machine: nothing else may be tried in its place. */
+  if (result < 0 && has_died(engine->init))
+    return sb_fail(error, SB_CODE_SYSTEM, 0, "the session's first process was killed");
   if (result < 0) {
     sb_fail(error, SB_CODE_UNSUPPORTED, -result, "mapping your user id into the session");
     return sb_hint(error, "run 'sandbox doctor' to see what restricts user namespaces here");

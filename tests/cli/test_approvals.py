@@ -406,7 +406,7 @@ def test_stats_event(box, data):
 
 
 def test_example_supervisor(box, data):
-    example = box.world._install(str(ROOT / "examples/supervise.py"), "supervise.py")
+    example = box.world.install(str(ROOT / "examples/supervise.py"), "supervise.py")
     script = f"cat {data}/a.txt; cat {data}/deep/down/c.txt"
     with asking(box, ["sh", "-c", script]) as session:
         helper = box.popen(["/usr/bin/python3", example, session.sid, f"{data}/deep"],
