@@ -72,6 +72,7 @@ struct held {
   char *attribute;
   size_t size;
   off_t offset;
+  bool signalled; /* and goes on */
 };
 
 static struct fuse_gate *gate_of(fuse_req_t request) {
@@ -414,11 +415,39 @@ static void on_done(struct waiting *waiting, enum outcome outcome) {
   held_free(held);
 }
 
-static void on_interrupt(fuse_req_t request, void *context) {
-  struct held *held = context;
+static void give_up(struct held *held) {
   gate_withdraw(held->fuse->gate, &held->waiting);
-  fuse_reply_err(request, EINTR);
+  fuse_reply_err(held->request, EINTR);
   held_free(held);
+}
+
+/* The kernel tells us of the first signal only, so a call that goes on is looked at again. */
+static void keep_looking(struct held *held) {
+  held->signalled = true;
+  held->fuse->gate->signalled = true;
+}
+
+static void on_interrupt(fuse_req_t request, void *context) {
+  (void)request;
+  struct held *held = context;
+  if (gate_must_end(held->waiting.request.pid))
+    give_up(held);
+  else
+    keep_looking(held);
+}
+
+static void trigger_look(struct gate *gate) {
+  struct fuse_gate *fuse = gate->trigger_state;
+  gate->signalled = false;
+  for (struct held *held = fuse->held, *next; held; held = next) {
+    next = held->next;
+    if (!held->signalled)
+      continue;
+    if (gate_must_end(held->waiting.request.pid))
+      give_up(held);
+    else
+      gate->signalled = true;
+  }
 }
 
 static const enum want wants[] = {
@@ -466,12 +495,15 @@ static void ask(struct held *held, enum want want) {
       .folder = S_ISDIR(held->node->status.st_mode),
       .pid = gate_outer_pid(fuse->gate, fuse_req_ctx(held->request)->pid),
   };
-  if (fuse_req_interrupted(held->request)) {
+  if (fuse_req_interrupted(held->request) && gate_must_end(held->waiting.request.pid)) {
     fuse_reply_err(held->request, EINTR);
     held_free(held);
     return;
   }
-  fuse_req_interrupt_func(held->request, on_interrupt, held);
+  if (fuse_req_interrupted(held->request))
+    keep_looking(held);
+  else
+    fuse_req_interrupt_func(held->request, on_interrupt, held);
   gate_ask(fuse->gate, &held->waiting);
 }
 
@@ -792,6 +824,7 @@ static void trigger_close(struct gate *gate) {
 const struct trigger fuse_trigger = {
     .open = trigger_open,
     .serve = trigger_serve,
+    .look = trigger_look,
     .granted = trigger_granted,
     .refresh = trigger_refresh,
     .close = trigger_close,

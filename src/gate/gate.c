@@ -490,4 +490,10 @@ void gate_serve(struct gate *gate, const struct pollfd watched[GATE_WATCH_COUNT]
     gate->trigger->serve(gate);
   if (watched[WATCH_CHANGES].revents)
     replaced_read(gate);
+  if (gate->signalled && gate->trigger->look)
+    gate->trigger->look(gate);
+}
+
+bool gate_wants_look(const struct gate *gate) {
+  return gate && gate->signalled;
 }

@@ -37,6 +37,8 @@ struct grant_job {
 struct trigger {
   int (*open)(struct gate *gate, int fd, struct sb_error *error);
   void (*serve)(struct gate *gate);
+  /* Looks again at calls that a signal reached (gate->signalled); may be NULL. */
+  void (*look)(struct gate *gate);
   /* The grant of a path is over. If it is a mount point now, what the kernel knows of it must stay
    * as it is. */
   void (*granted)(struct gate *gate, const char *path, bool mounted);
@@ -51,6 +53,7 @@ struct gate {
   struct gate_config config;
   const struct trigger *trigger;
   void *trigger_state;
+  bool signalled;      /* a call got a signal that did not end it; the next one is not told */
   int watched_fd;      /* readable when the trigger has something to serve */
   struct strv mounts;  /* every native mount of the view, from the start and granted */
   struct strv granted; /* those that were granted */
@@ -65,6 +68,9 @@ struct gate {
 
 /* Decides, now or later, and tells the waiting's trigger. May finish it before it returns. */
 void gate_ask(struct gate *gate, struct waiting *waiting);
+
+/* True if a signal waits for the process that ends a call, and not only interrupts it. */
+bool gate_must_end(pid_t pid);
 
 /* Is this never shown, so that not even its name is walked through? */
 bool gate_hides(const struct gate *gate, const char *path);

@@ -29,6 +29,7 @@
 #define LIFELINE_GRACE_NS   (2ull * 1000 * 1000 * 1000)
 #define TIME_GRACE_NS       (2ull * 1000 * 1000 * 1000)
 #define LENT_TERMINAL_NS    (200ull * 1000 * 1000)
+#define GATE_LOOK_NS        (100ull * 1000 * 1000)
 #define EARLY_SIGNAL_NS     (1000ull * 1000 * 1000)
 
 uint64_t monotonic_ns(void) {
@@ -395,6 +396,7 @@ static int next_timeout(const struct monitor *monitor) {
   int timeout = deadline_timeout_ms(&monitor->deadline, now);
   timeout = earlier(timeout, monitor->next_look_ns, now);
   timeout = earlier(timeout, supervision_next_step(monitor), now);
+  timeout = earlier(timeout, gate_wants_look(monitor->gate) ? now + GATE_LOOK_NS : 0, now);
   if (terminal_is_lent(&monitor->terminal))
     timeout = earlier(timeout, now + LENT_TERMINAL_NS, now);
   bool waiting = monitor->early && !monitor->result->started;

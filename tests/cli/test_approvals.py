@@ -347,6 +347,43 @@ def test_interrupted_call_withdraws_its_question(box, data):
         assert second["path"] == f"{data}/b.txt"
 
 
+# Opens a file by the bare call while a timer sends signals with a handler; prints what it returned.
+SIGNALLED = """
+import ctypes, signal, sys
+libc = ctypes.CDLL(None, use_errno=True)
+signal.signal(signal.SIGALRM, lambda *_: None)
+signal.setitimer(signal.ITIMER_REAL, 0.03, 0.03)
+print(libc.open(sys.argv[1].encode(), 0) >= 0, ctypes.get_errno())
+signal.setitimer(signal.ITIMER_REAL, 0)
+"""
+
+
+def test_other_signals_do_not_fail_the_call(box, data):
+    """A timer, a child that ends, a window of another size: no local open fails because of them."""
+    argv = ["/usr/bin/python3", "-c", SIGNALLED, f"{data}/a.txt"]
+    assert box.plain(argv).stdout == "True 0\n"
+    with asking(box, argv) as session, session.watch() as control:
+        asked = question(control)
+        time.sleep(0.3)
+        assert [one["id"] for one in pending(session)] == [asked["id"]]
+        answer(control, {"cmd": "cmd.approve", "id": asked["id"], "scope": "session"})
+        assert session.result()[:2] == (0, "True 0\n")
+
+
+def test_signal_that_ends_after_one_that_does_not(box, data):
+    """The kernel tells of the first only; the second must not be left waiting."""
+    script = (f'/usr/bin/python3 -c "$CODE" {data}/a.txt & while ! test -e go; do sleep 0.02; done; '
+              "kill -TERM $!; wait; echo end")
+    with asking(box, ["sh", "-c", script], "--env", f"CODE={SIGNALLED}") as session, \
+            session.watch() as control:
+        asked = question(control)
+        time.sleep(0.1)
+        box.identity.file(box.path("go"), "")
+        told = next_event(control, "event.withdrawn")
+        assert (told["id"], told["reason"]) == (asked["id"], "withdrawn")
+        assert session.result()[1] == "end\n"
+
+
 def test_last_supervisor_leaves(box, data):
     with asking(box, ["cat", f"{data}/a.txt"], supervised=False) as session:
         pass  # nobody was there
