@@ -458,8 +458,8 @@ static bool forgivable(const struct operation *operation, int result) {
 /* Somebody outside may replace a file between our opening and mounting on it (useradd does it to
  * /etc/shadow); the name then leads to the new one. */
 static int apply(struct view *view, const struct operation *operation) {
-  int result = -ENOENT;
-  for (int attempt = 0; result == -ENOENT && attempt < 5; attempt++)
+  int result = -ENOENT, attempts = operation->flags & OPERATION_OPTIONAL ? 1 : 5;
+  for (int attempt = 0; result == -ENOENT && attempt < attempts; attempt++)
     result = appliers[operation->kind](view, operation);
   return result;
 }

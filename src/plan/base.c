@@ -46,8 +46,9 @@ static const struct {
   enum operation_kind kind;
   bool for_root_only;
   const char *why;
+  bool usual; /* every ordinary kernel has it: not looked for, a look there is slow */
 } kernel_files[] = {
-    {"/proc/sys", OPERATION_SEAL, false, "kernel settings"},
+    {"/proc/sys", OPERATION_SEAL, false, "kernel settings", true},
     {"/proc/sysrq-trigger", OPERATION_MASK, true, "reboots the machine"},
     {"/proc/kcore", OPERATION_MASK, true, "memory of the machine"},
     {"/proc/kmsg", OPERATION_MASK, true, "kernel log"},
@@ -67,15 +68,15 @@ static const struct {
     {"/proc/acpi", OPERATION_MASK, true, "firmware controls"},
     {"/proc/scsi", OPERATION_MASK, false, "devices of the machine"},
     {"/proc/asound", OPERATION_MASK, true, "sound hardware"},
-    {"/proc/kallsyms", OPERATION_MASK, false, "kernel addresses"},
-    {"/proc/keys", OPERATION_MASK, false, "names of keys"},
-    {"/proc/key-users", OPERATION_MASK, false, "names of keys"},
+    {"/proc/kallsyms", OPERATION_MASK, false, "kernel addresses", true},
+    {"/proc/keys", OPERATION_MASK, false, "names of keys", true},
+    {"/proc/key-users", OPERATION_MASK, false, "names of keys", true},
     {"/proc/sched_debug", OPERATION_MASK, false, "processes of the machine"},
-    {"/proc/interrupts", OPERATION_MASK, false, "a timing side channel"},
-    {"/sys/firmware", OPERATION_MASK, false, "firmware tables"},
+    {"/proc/interrupts", OPERATION_MASK, false, "a timing side channel", true},
+    {"/sys/firmware", OPERATION_MASK, false, "firmware tables", true},
     {"/sys/devices/virtual/dmi", OPERATION_MASK, false, "serial numbers"},
-    {"/sys/block", OPERATION_MASK, false, "disks of the machine"},
-    {"/sys/class/block", OPERATION_MASK, false, "disks of the machine"},
+    {"/sys/block", OPERATION_MASK, false, "disks of the machine", true},
+    {"/sys/class/block", OPERATION_MASK, false, "disks of the machine", true},
     {"/sys/devices/virtual/powercap", OPERATION_MASK, false, "a power side channel"},
 };
 
@@ -155,7 +156,7 @@ void compile_kernel_files(struct compiler *compiler) {
     if (kernel_files[i].for_root_only && compiler->host->user != 0)
       continue;
     /* What this kernel does not have needs no call inside. */
-    if (access(kernel_files[i].path, F_OK) < 0)
+    if (!kernel_files[i].usual && access(kernel_files[i].path, F_OK) < 0)
       continue;
     plan_add(compiler->plan, kernel_files[i].kind, kernel_files[i].path, NULL, "%s",
              kernel_files[i].why)
