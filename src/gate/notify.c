@@ -220,6 +220,7 @@ static int watch_process(struct held *held) {
   if (held->pidfd < 0 || !still_waits(notify, held->call.id))
     return -1;
   held->waiting.request.pid = process;
+  notify->gate->signalled = true; /* see trigger_look */
   return epoll_ctl(notify->events, EPOLL_CTL_ADD, held->pidfd, &event) < 0 && errno != EEXIST ? -1
                                                                                               : 0;
 }
@@ -540,6 +541,24 @@ static void trigger_serve(struct gate *gate) {
   }
 }
 
+/* The kernel waits killably and does not tell us of signals; and a deadly one that comes after one
+ * with a handler does not even kill. So whoever is asked about is looked at now and then. */
+static void trigger_look(struct gate *gate) {
+  struct notify *notify = gate->trigger_state;
+  gate->signalled = false;
+  for (struct held *held = notify->held, *next; held; held = next) {
+    next = held->next;
+    if (held->waiting.ticket == 0)
+      continue;
+    if (!gate_must_end(held->waiting.request.pid)) {
+      gate->signalled = true;
+      continue;
+    }
+    gate_withdraw(gate, &held->waiting);
+    fail(held, EINTR);
+  }
+}
+
 /* ---- beginning and end ---- */
 
 static int make_buffers(struct notify *notify, struct sb_error *error) {
@@ -626,6 +645,7 @@ static void trigger_close(struct gate *gate) {
 const struct trigger notify_trigger = {
     .open = trigger_open,
     .serve = trigger_serve,
+    .look = trigger_look,
     .granted = trigger_granted,
     .refresh = trigger_refresh,
     .close = trigger_close,
