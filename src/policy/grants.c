@@ -144,16 +144,22 @@ static int note(const struct policy_context *context, enum grant_scope scope, co
   return 0;
 }
 
-static int lock_folder(const char *path, enum grant_scope scope, const char *file,
+static int open_folder(const char *path, enum grant_scope scope, const char *file,
                        struct sb_error *error) {
   int result = file_make_folders(path, scopes[scope].folder_mode);
   _cleanup_close_ int folder = result < 0 ? -1 : open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (folder < 0)
     return fail_place(file, scope, result < 0 ? -result : errno, error);
-  if (faccessat(folder, ".", W_OK, 0) < 0)
-    return fail_place(file, scope, errno, error);
-  result = file_lock(folder, LOCK_EX);
-  return result < 0 ? fail_place(file, scope, -result, error) : steal_fd(&folder);
+  return steal_fd(&folder);
+}
+
+/* A file of its own: the folder may be a placeholder of a running session, which holds a lock on
+ * it, and grants.yaml is replaced by another file with each change. */
+static int take_lock(int folder, enum grant_scope scope, const char *file, struct sb_error *error) {
+  _cleanup_close_ int lock =
+      openat(folder, "grants.lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+  int result = lock < 0 ? -errno : file_lock(lock, LOCK_EX);
+  return result < 0 ? fail_place(file, scope, -result, error) : steal_fd(&lock);
 }
 
 /* Steals `fields`. Returns how many grants were touched, or -1. */
@@ -167,8 +173,9 @@ static ssize_t change(const struct policy_context *context, enum grant_scope sco
     sb_fail(error, SB_CODE_NOT_FOUND, 0, "there is no place to keep approvals: no home folder");
     return sb_hint(error, "set HOME or XDG_CONFIG_HOME");
   }
-  _cleanup_close_ int folder = lock_folder(path, scope, file, error);
-  if (folder < 0 || read_list(context, scope, file, &list, error) < 0) {
+  _cleanup_close_ int folder = open_folder(path, scope, file, error);
+  _cleanup_close_ int lock = folder < 0 ? -1 : take_lock(folder, scope, file, error);
+  if (lock < 0 || read_list(context, scope, file, &list, error) < 0) {
     json_decref(fields);
     return -1;
   }

@@ -2,11 +2,12 @@
 
 import json
 import os
+import shutil
 
 import pytest
 
 import dynamic
-from sessions import sandbox
+from sessions import running, sandbox
 
 MINE = """# mine
 version: 1
@@ -97,6 +98,17 @@ def test_import_is_in_the_audit_log(files):
     files.policy("import", files.write(files.box.path("theirs.yaml"), THEIRS))
     events = sandbox(files.box, "audit", "--event", "policy.write", "--json").stdout.splitlines()
     assert json.loads(events[-1])["file"] == files.mine
+
+
+def test_import_while_a_session_runs(files):
+    """The folders are placeholders of the session meanwhile."""
+    theirs = files.write(files.box.path("theirs.yaml"), THEIRS)
+    shutil.rmtree(files.box.path(".sandbox"))
+    with running(files.box, ["sleep", "30"], "--rw", files.box.home(".config")):
+        assert files.policy("import", theirs).exit == 0
+        assert files.policy("import", "--project", theirs).exit == 0
+    assert "memory_mb: 512" in files.read(files.mine)
+    assert "memory_mb: 512" in files.read(files.box.path(".sandbox/policy.yaml"))
 
 
 def test_import_into_the_project_is_not_trusted(files):
@@ -220,6 +232,21 @@ def test_only_an_administrator_approves_for_everybody(files):
         reply = dynamic.answer(control, {"cmd": "cmd.approve", "id": asked["id"], "scope": "org"})
         assert "error" in reply and "/etc/sandbox" in json.dumps(reply), reply
     assert not os.path.exists("/etc/sandbox/grants.yaml")
+
+
+def test_an_approval_survives_the_placeholder(files):
+    """While the session runs, the folder of the user's policy is a placeholder of ours."""
+    data = dynamic.ground(files.box)
+    config = files.box.home(".config")
+    assert not os.path.exists(os.path.join(config, "sandbox"))
+    with dynamic.asking(files.box, ["cat", f"{data}/a.txt"], "--rw", config) as session:
+        with session.watch() as control:
+            asked = dynamic.question(control)
+            reply = dynamic.answer(control, {"cmd": "cmd.approve", "id": asked["id"], "scope": "user"})
+            assert reply == {"ok": True}, reply
+        assert session.result()[:2] == (0, "content of a\n")
+    assert f"allow read {data}/a.txt" in files.policy("grants").stdout
+    assert dynamic.run(files.box, ["cat", f"{data}/a.txt"]).stdout == "content of a\n"
 
 
 def test_grants_of_a_repository_do_not_count(files):
