@@ -19,7 +19,7 @@ build: packages $(BUILD)/build.ninja
 
 # Runs CMD in the sandbox, in this folder; without CMD, a short guided tour.
 run: build
-	@if [ -n "$$CMD" ]; then exec $(BUILD)/src/cli/sandbox run --static -c "$$CMD"; \
+	@if [ -n "$$CMD" ]; then exec $(BUILD)/src/cli/sandbox run -c "$$CMD"; \
 	else exec tools/demo $(BUILD)/src/cli/sandbox; fi
 
 test:

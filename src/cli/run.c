@@ -166,6 +166,12 @@ static enum gate_kind choose_gate(const struct invocation *invocation) {
   return access("/dev/fuse", R_OK | W_OK) == 0 ? GATE_FUSE : GATE_NOTIFY;
 }
 
+/* Only the native engine can ask. If nobody said which mode he wants, another one gets the other. */
+static void settle_mode(struct policy *policy, bool elsewhere) {
+  if (elsewhere && policy_key_origin(policy, "mode")->store == STORE_BUILTIN)
+    policy->mode = MODE_STATIC;
+}
+
 static int load_policy(struct run *run, struct sb_error *error) {
   if (policy_load(&run->host.policy, &run->policy, error) < 0)
     return -1;
@@ -179,6 +185,7 @@ static int load_policy(struct run *run, struct sb_error *error) {
     run->policy->mode = MODE_DYNAMIC;
     set_scalar(run->policy, "mode");
   }
+  settle_mode(run->policy, run_is_elsewhere(run->policy->backend));
   if (run->policy->mode == MODE_DYNAMIC)
     policy_add_base(run->policy, &run->host.policy);
   return 0;
@@ -588,6 +595,7 @@ static int run_fallback(struct run *run, struct session_result *ret_result,
   struct run_elsewhere elsewhere = describe_elsewhere(run, NULL, scratch);
   const struct backend *backend;
   elsewhere.instead = instead;
+  settle_mode(run->policy, true);
   if (plan_elsewhere(run, &elsewhere.asked, &other) < 0 ||
       run_choose_backend(&elsewhere, &backend, &other) < 0)
     return -1;

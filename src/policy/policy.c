@@ -12,7 +12,7 @@
 
 struct policy *policy_new(const struct policy_context *context) {
   struct policy *policy = xcalloc(1, sizeof *policy);
-  policy->mode = MODE_STATIC;
+  policy->mode = MODE_DYNAMIC;
   policy->require = REQUIRE_REQUIRED;
   policy->backend = xstrdup("auto");
   policy->network.mode = NETWORK_NONE;

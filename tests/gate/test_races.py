@@ -208,6 +208,9 @@ def test_the_race_is_won_against_a_naive_supervisor(box, race):
                          ground.path("bad-folder"), "name"),
                  "link": ("bad", "link", ground.path("good"), ground.path("bad"),
                           box.path("racing-link"))}[race]
-    found = naively(ground, *arguments)
+    for _ in range(20):  # a busy machine may leave one of the two threads waiting
+        found = naively(ground, *arguments)
+        if found["leaks"]:
+            break
     print(f"\nrace {race}, naive: {found}")
     assert found["leaks"] > 0
