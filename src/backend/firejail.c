@@ -222,6 +222,19 @@ static int wrap(const struct backend_request *request, struct wrapped *ret,
 
 /* ---- probe ---- */
 
+/* Inside a container or another sandbox firejail runs the command without any confinement and calls
+ * it a warning. Only a network namespace of its own shows that it does what was asked. */
+static bool really_confines(char *tool, char **ret_said) {
+  char own[64];
+  char *argv[] = {tool, "--noprofile",   "--quiet",           "--net=none",
+                  "--", "/bin/readlink", "/proc/self/ns/net", NULL};
+  ssize_t length = readlink("/proc/self/ns/net", own, sizeof own - 1);
+  if (length <= 0 || tool_ask(argv, 10, ret_said) != 0)
+    return false;
+  own[length] = '\0';
+  return strncmp(*ret_said, "net:[", 5) == 0 && strncmp(*ret_said, own, (size_t)length) != 0;
+}
+
 static void probe(const struct host_context *host, const struct policy *policy,
                   struct backend_status *status) {
   (void)host;
@@ -236,12 +249,11 @@ static void probe(const struct host_context *host, const struct policy *policy,
     backend_missing(status, "install firejail 0.9.70 or newer", "this firejail is too old");
     return;
   }
-  char *argv[] = {tool, "--noprofile", "--quiet", "--net=none", "--", "/bin/true", NULL};
-  if (!status->quick && tool_ask(argv, 10, &output) != 0) {
-    output[strcspn(output, "\n")] = '\0';
-    _cleanup_free_ char *shown = escape_string(output);
+  if (!really_confines(tool, &output)) {
+    _cleanup_free_ char *shown = escape_string(output ? output : "");
+    shown[strcspn(shown, "\\\n")] = '\0';
     backend_missing(status, "it is a setuid program: run it outside of containers and sandboxes",
-                    "it does not work: %s", shown);
+                    "it does not confine here: %s", shown);
     return;
   }
   backend_available(status, "firejail %d.%d.%d", version.major, version.minor, version.patch);

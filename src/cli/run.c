@@ -166,7 +166,8 @@ static enum gate_kind choose_gate(const struct invocation *invocation) {
   return access("/dev/fuse", R_OK | W_OK) == 0 ? GATE_FUSE : GATE_NOTIFY;
 }
 
-/* Only the native engine can ask. If nobody said which mode he wants, another one gets the other. */
+/* Only the native engine can ask. If nobody said which mode he wants, another one gets the other.
+ */
 static void settle_mode(struct policy *policy, bool elsewhere) {
   if (elsewhere && policy_key_origin(policy, "mode")->store == STORE_BUILTIN)
     policy->mode = MODE_STATIC;

@@ -107,7 +107,7 @@ def test_command_found_later_in_path(box):
     (["--policy", "/no/such/policy.yaml"], "/no/such/policy.yaml"),
     (["--allow-network=exa mple.org"], "not a host name"),
     (["--allow-network=example.org:0"], "wrong port"),
-    (["--backend", "podman"], "back ends"),
+    (["--backend", "podman"], "podman"),
     (["--backend", "nonsense"], "nonsense"),
 ])
 def test_our_failure_is_125_with_a_fix(box, options, said):
