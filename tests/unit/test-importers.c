@@ -242,6 +242,7 @@ static void test_recognised(void **state) {
   for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
     _cleanup_import_ struct import_result result = {0};
     _cleanup_policy_ struct policy *policy = import(NULL, rows[i].file, rows[i].text, &result);
+    assert_true(policy->key_count > 0);
     assert_string_equal(result.format, rows[i].format);
   }
 }
@@ -264,6 +265,8 @@ static void test_errors_name_the_place(void **state) {
        "d.yaml:2:21: docker.command must"},
       {"mycode", "m.json", "{\"limits\": {\"memoryMB\": \"much\"}}",
        "m.json:1:25: limits.memoryMB"},
+      {"mycode", "m.json", "{\"limits\": {\"cpuPercent\": nan}}", "limits.cpuPercent must be"},
+      {"mycode", "m.json", "{\"limits\": {\"memoryMB\": 1.5}}", "limits.memoryMB must be"},
       {"neuraphage", "c.toml", "[sandbox]\nenabled = yes\n", "c.toml:2:"},
       {"neuraphage", "c.toml", "[sandbox]\nenabled = \"yes\"\n", "c.toml:2:11: enabled must be"},
       {"nosuch", "x", "{}", "unknown format 'nosuch'"},

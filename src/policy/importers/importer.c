@@ -188,13 +188,16 @@ int take_number(struct import *import, const struct import_key *key, const struc
   const struct schema_key *ours = find_key(key->target);
   char *end = NULL;
   double number = node->type == NODE_SCALAR && node->plain ? strtod(node->text, &end) : 0;
-  bool whole = ours->type == SCHEMA_DECIMAL || number == (double)(long long)number;
-  if (!end || end == node->text || *end != '\0' || !whole || number < (double)ours->minimum ||
-      number > (double)ours->maximum) {
+  bool inside = number >= (double)ours->minimum && number <= (double)ours->maximum;
+  bool whole = inside && (double)(long long)number == number;
+  if (!end || end == node->text || *end != '\0' || !inside ||
+      (ours->type != SCHEMA_DECIMAL && !whole)) {
     _cleanup_free_ char *wanted = schema_describe(ours);
     return fail_type(import, key, node, wanted);
   }
-  import_set(import, node, key->target, node->text);
+  /* Not as written: "5.", "0x10" and "1e3" are numbers to some. */
+  _cleanup_free_ char *value = xasprintf("%.12g", number);
+  import_set(import, node, key->target, value);
   return 0;
 }
 
