@@ -18,6 +18,10 @@ from sessions import eventually, listed, sandbox
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
+# What does not depend on who runs it.
+once = pytest.mark.parametrize("identity", ["user"], indirect=True)
+
+
 @pytest.fixture
 def data(box):
     return ground(box)
@@ -42,6 +46,7 @@ def test_not_interactive_is_denied_at_once(box, data):
     assert (result.exit, result.stdout) == (0, "content of a\n"), result
 
 
+@once
 def test_one_line_for_each_object(box, data):
     script = f"for i in 1 2 3 4 5; do cat {data}/a.txt; done; cat {data}/b.txt"
     result = run(box, ["sh", "-c", script])
@@ -120,6 +125,7 @@ def test_once_is_once(box, data):
         assert (code, out) == (1, "content of a\n")
 
 
+@once
 def test_first_specification(box, data):
     """The words of the requirement: scope file or dir, persist."""
     with asking(box, ["cat", f"{data}/a.txt", f"{data}/b.txt"]) as session, \
@@ -161,6 +167,7 @@ WRONG_WORDS = [
 ]
 
 
+@once
 def test_wrong_words_change_nothing(box, data):
     with asking(box, ["cat", f"{data}/a.txt"]) as session:
         asked = eventually(lambda: pending(session))[0]
@@ -190,6 +197,7 @@ def test_stored_approval_holds_in_the_next_session(box, data, scope):
     assert sandbox(box, "policy", "revoke", f"{data}/a.txt").exit == 125
 
 
+@once
 def test_deny_always(box, data):
     with asking(box, ["cat", f"{data}/a.txt"]) as session:
         asked = eventually(lambda: pending(session))[0]
@@ -216,6 +224,7 @@ def test_revoke_in_a_running_session(box, data):
         assert session.result()[:2] == (1, "content of a\n")
 
 
+@once
 def test_save(box, data):
     with asking(box, ["sh", "-c", f"cat {data}/a.txt; read x < /dev/null; sleep 20"]) as session, \
             session.watch() as control:
@@ -279,6 +288,7 @@ def test_ask_writes(box, data):
 # ---- time, joining, floods ----
 
 
+@once
 def test_timeout_denies_once(box, data):
     """E125."""
     write_policy(box, "prompt: {timeout_seconds: 1}\n")
@@ -309,6 +319,7 @@ def test_identical_requests_join(box, data):
         assert session.result()[:2] == (0, "content of a\n" * 8)
 
 
+@once
 def test_flood(box, data):
     """E11: a thousand names at once are a few questions, one line, and a live supervisor."""
     for number in range(300):
@@ -325,8 +336,7 @@ def test_flood(box, data):
         code, out, err = session.result()
         assert out == "" and "denied without asking" in err, err[-500:]
         sid = session.sid
-    lines = audit_lines(box, sid)
-    assert any(line.get("event") == "flood" and line["not_asked"] > 200 for line in lines)
+    assert sum(line.get("not_asked", 0) for line in audit_lines(box, sid)) > 200
 
 
 def control_stats(session):
@@ -370,6 +380,7 @@ def test_other_signals_do_not_fail_the_call(box, data):
         assert session.result()[:2] == (0, "True 0\n")
 
 
+@once
 def test_signal_that_ends_after_one_that_does_not(box, data):
     """The kernel tells of the first only; the second must not be left waiting."""
     script = (f'/usr/bin/python3 -c "$CODE" {data}/a.txt & while ! test -e go; do sleep 0.02; done; '
@@ -384,6 +395,7 @@ def test_signal_that_ends_after_one_that_does_not(box, data):
         assert session.result()[1] == "end\n"
 
 
+@once
 def test_last_supervisor_leaves(box, data):
     with asking(box, ["cat", f"{data}/a.txt"], supervised=False) as session:
         pass  # nobody was there
@@ -396,6 +408,7 @@ def test_last_supervisor_leaves(box, data):
         assert (code, out) == (1, ""), err
 
 
+@once
 def test_observer_makes_nobody_wait(box, data):
     script = f"while ! test -e go; do sleep 0.02; done; cat {data}/a.txt"
     with asking(box, ["sh", "-c", script], supervised=False) as session, \
@@ -406,6 +419,7 @@ def test_observer_makes_nobody_wait(box, data):
         assert session.result()[0] == 1
 
 
+@once
 def test_stopped_supervisor(box, data):
     """E122: one that does not read any more holds nothing up; the time decides."""
     write_policy(box, "prompt: {timeout_seconds: 2}\n")
@@ -421,6 +435,7 @@ def test_stopped_supervisor(box, data):
             viewer.communicate()
 
 
+@once
 def test_watch_stream(box, data):
     with asking(box, ["cat", f"{data}/a.txt"]) as session:
         viewer = box.popen([box.world.command, "watch", "--json"], stdout=subprocess.PIPE,
@@ -435,6 +450,7 @@ def test_watch_stream(box, data):
             viewer.communicate()
 
 
+@once
 def test_stats_event(box, data):
     with asking(box, ["cat", f"{data}/a.txt"]) as session, session.watch(stats=True) as control:
         question(control)
@@ -442,6 +458,7 @@ def test_stats_event(box, data):
         assert told["sid"] == session.sid and told["decisions"]["pending"] == 1
 
 
+@once
 def test_example_supervisor(box, data):
     example = box.world.install(str(ROOT / "examples/supervise.py"), "supervise.py")
     script = f"cat {data}/a.txt; cat {data}/deep/down/c.txt"
@@ -519,6 +536,7 @@ BAD = {
 }
 
 
+@once
 def test_bad_messages(box, data):
     """E120, E121: each is an error, the connection stays usable, the question stays open."""
     with asking(box, ["sh", "-c", f"cat {data}/a.txt; sleep 20"]) as session, \
@@ -540,6 +558,7 @@ def test_bad_messages(box, data):
         assert refused["error"]["code"] == "conflict", "replayed"
 
 
+@once
 def test_id_of_another_session(box, data):
     """E121."""
     with asking(box, ["cat", f"{data}/a.txt"]) as one, asking(box, ["cat", f"{data}/a.txt"]) as two:
@@ -551,6 +570,7 @@ def test_id_of_another_session(box, data):
         assert pending(one) and pending(two)
 
 
+@once
 def test_two_answers_race(box, data):
     with asking(box, ["sh", "-c", f"cat {data}/a.txt; sleep 20"]) as session:
         asked = eventually(lambda: pending(session))[0]
@@ -570,6 +590,7 @@ def test_two_answers_race(box, data):
         assert sum(one.get("error", {}).get("code") == "conflict" for one in replies) == 7
 
 
+@once
 def test_random_messages(box, data):
     """Mutations of good messages, from a fixed seed: an error or an end, never an approval."""
     import random
@@ -592,6 +613,7 @@ def test_random_messages(box, data):
         assert [one["id"] for one in pending(session)] == [asked["id"]]
 
 
+@once
 def test_static_session_asks_nobody(box):
     with asking_static(box) as sid:
         result = sandbox(box, "watch", sid)
@@ -623,6 +645,7 @@ def test_network_request(box):
         assert code == 1 and "Error" in err, err
 
 
+@once
 def test_counters(box, data):
     """For people who watch many sessions: the same figures in every format."""
     with asking(box, ["sh", "-c", f"cat ~/.ssh/id_rsa; cat {data}/a.txt"]) as session:
