@@ -648,6 +648,7 @@ static void finish(struct monitor *monitor) {
   limit_group_sample(&monitor->limits, &monitor->result->usage);
   gate_free(monitor->gate); /* first: who waits for it cannot even be killed */
   engine_kill(&monitor->engine);
+  network_stop(monitor);
   registry_remove(&monitor->registration); /* while the kernel takes it apart */
   engine_destroy(&monitor->engine, &used);
   usage_add_rusage(&monitor->result->usage, &used);

@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -40,17 +41,15 @@ static void close_sockets(struct network *network) {
   }
 }
 
-static int start(struct monitor *monitor, const int *sockets) {
+static int start(struct monitor *monitor) {
   struct network *network = &monitor->network;
   int ends[2];
-  network->ledger = ledger_new();
-  if (!network->ledger ||
-      socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) < 0)
+  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) < 0)
     return -errno;
   pid_t pid = fork();
   if (pid == 0) {
     close(ends[0]);
-    relay_process(monitor, sockets, ends[1]);
+    relay_process(monitor, network->sockets, ends[1]);
   }
   int result = pid < 0 ? -errno : 0;
   close(ends[1]);
@@ -63,6 +62,28 @@ static int start(struct monitor *monitor, const int *sockets) {
   return 0;
 }
 
+/* Many sessions that may use the network never do: the relay is started by the first who tries. */
+static int wait_for_use(struct network *network) {
+  network->ledger = ledger_new();
+  network->idle = epoll_create1(EPOLL_CLOEXEC);
+  if (!network->ledger || network->idle < 0)
+    return -errno;
+  for (size_t i = 0; i < INSIDE_SOCKETS; i++) {
+    struct epoll_event event = {.events = EPOLLIN};
+    if (network->sockets[i] >= 0 && i != INSIDE_RAW4 && i != INSIDE_RAW6 &&
+        epoll_ctl(network->idle, EPOLL_CTL_ADD, network->sockets[i], &event) < 0)
+      return -errno;
+  }
+  return 0;
+}
+
+static void let_go(struct network *network) {
+  if (network->idle >= 0)
+    close(network->idle);
+  network->idle = -1;
+  close_sockets(network); /* when the relay goes, nobody may listen any more */
+}
+
 void network_sockets(struct monitor *monitor, const struct message *message,
                      int fds[FD_PASS_LIMIT]) {
   _Static_assert(FD_PASS_LIMIT == INSIDE_GROUP, "one message carries one group");
@@ -72,18 +93,15 @@ void network_sockets(struct monitor *monitor, const struct message *message,
     network->sockets[(size_t)message->value + i] = fds[i];
     fds[i] = -1;
   }
-  if (message->id == 0)
-    return; /* more come */
-  if (!fits || network->relay > 0 || start(monitor, network->sockets) < 0) {
+  if (!fits || (message->id != 0 && wait_for_use(network) < 0)) {
     network->failed = true;
     monitor->over = true;
   }
-  /* Our copies: when the relay goes, nobody may listen any more. */
-  close_sockets(network);
 }
 
 struct pollfd network_watch(const struct network *network) {
-  return (struct pollfd){.fd = network->line, .events = POLLIN};
+  return (struct pollfd){.fd = network->line >= 0 ? network->line : network->idle,
+                         .events = POLLIN};
 }
 
 json_t *network_to_json(const struct network *network) {
@@ -195,13 +213,12 @@ static void on_end(struct monitor *monitor) {
   network->line = -1;
   while (network->questions)
     withdraw(monitor, network->questions->id);
-  if (!network->ready) {
-    network->failed = true;
-    monitor->over = true;
-    return;
-  }
-  monitor_warn(monitor, "the network relay has ended; nothing can be reached from this session any "
-                        "more");
+  if (network->relay == 0)
+    return; /* it was us */
+  monitor_warn(monitor, network->ready ? "the network relay has ended; nothing can be reached from "
+                                         "this session any more"
+                                       : "the network relay could not be started; nothing can be "
+                                         "reached from this session");
 }
 
 static void handle(struct monitor *monitor, struct link_message *message) {
@@ -228,49 +245,75 @@ static void handle(struct monitor *monitor, struct link_message *message) {
   }
 }
 
+static void start_late(struct monitor *monitor) {
+  if (start(monitor) < 0)
+    monitor_warn(monitor, "the network relay could not be started; nothing can be reached from "
+                          "this session");
+  let_go(&monitor->network);
+}
+
+/* False: there is nothing more, or it has ended. */
+static bool read_one(struct monitor *monitor) {
+  struct link_message message;
+  ssize_t got = recv(monitor->network.line, &message, sizeof message, MSG_DONTWAIT);
+  if (got < 0 && (errno == EAGAIN || errno == EINTR))
+    return false;
+  if (got == sizeof message)
+    handle(monitor, &message);
+  else
+    on_end(monitor);
+  return got == sizeof message;
+}
+
 void network_read(struct monitor *monitor) {
-  /* A few at a time: the terminal and the clients have their turn, too. */
-  for (int i = 0; i < 32 && monitor->network.line >= 0; i++) {
-    struct link_message message;
-    ssize_t got = recv(monitor->network.line, &message, sizeof message, MSG_DONTWAIT);
-    if (got < 0 && (errno == EAGAIN || errno == EINTR))
-      return;
-    if (got == sizeof message)
-      handle(monitor, &message);
-    else
-      on_end(monitor);
+  if (monitor->network.idle >= 0) {
+    start_late(monitor);
+    return;
   }
+  /* A few at a time: the terminal and the clients have their turn, too. */
+  for (int i = 0; i < 32 && monitor->network.line >= 0 && read_one(monitor); i++)
+    ;
 }
 
 /* ---- the end ---- */
+
+static bool was_used(const struct ledger *ledger) {
+  return ledger->connections || ledger->denied || ledger->failed || ledger->questions;
+}
 
 static void note_figures(struct monitor *monitor) {
   _cleanup_error_ struct sb_error error = {0};
   json_t *figures = network_to_json(&monitor->network);
   monitor->result->network = json_incref(figures);
-  if (monitor->audit)
+  if (monitor->audit && was_used(monitor->network.ledger))
     (void)audit_write(monitor->audit, "net.summary", figures, &error);
   else
     json_decref(figures);
 }
 
+void network_stop(struct monitor *monitor) {
+  let_go(&monitor->network);
+  if (monitor->network.relay > 0)
+    kill(monitor->network.relay, SIGKILL);
+}
+
 void network_finish(struct monitor *monitor) {
   struct network *network = &monitor->network;
-  if (network->line >= 0)
-    network_read(monitor); /* what it said last */
-  while (network->questions)
-    withdraw(monitor, network->questions->id);
+  network_stop(monitor);
   if (network->relay > 0) {
-    kill(network->relay, SIGKILL);
     while (waitpid(network->relay, NULL, 0) < 0 && errno == EINTR)
       ;
+    network->relay = 0;
   }
+  while (network->line >= 0 && read_one(monitor)) /* what it said last */
+    ;
+  while (network->questions)
+    withdraw(monitor, network->questions->id);
   if (network->line >= 0)
     close(network->line);
   if (network->ledger)
     note_figures(monitor);
   ledger_free(network->ledger);
-  close_sockets(network);
   bool failed = network->failed;
   *network = NETWORK_NONE_YET;
   network->failed = failed;

@@ -16,23 +16,28 @@ struct monitor;
 
 struct network {
   pid_t relay;                 /* 0: there is none */
+  int idle;                    /* an epoll of the sockets while there is none yet, or -1 */
   int line;                    /* to it, or -1 */
   int sockets[INSIDE_SOCKETS]; /* until it is started */
   struct ledger *ledger;
   struct network_question *questions; /* that wait for an answer */
   bool ready;                         /* it has said so */
-  bool failed;                        /* it ended before that */
+  bool failed;                        /* there can be none */
 };
-#define NETWORK_NONE_YET ((struct network){.line = -1, .sockets = {-1, -1, -1, -1, -1, -1, -1, -1}})
+#define NETWORK_NONE_YET                                                                           \
+  ((struct network){.line = -1, .idle = -1, .sockets = {-1, -1, -1, -1, -1, -1, -1, -1}})
 
-/* The session's init has sent sockets of the relay; with the last of them it is started. Takes the
- * descriptors. */
+/* The session's init has sent sockets of the relay, which is started when one of them is used for
+ * the first time. Takes the descriptors. */
 void network_sockets(struct monitor *monitor, const struct message *message,
                      int fds[FD_PASS_LIMIT]);
 
 /* What to poll for, and what to do then. */
 struct pollfd network_watch(const struct network *network);
 void network_read(struct monitor *monitor);
+
+/* Tells it to end, without waiting. */
+void network_stop(struct monitor *monitor);
 
 /* Ends the relay and keeps its figures in the result. */
 void network_finish(struct monitor *monitor);

@@ -47,18 +47,29 @@ def test_allowed_name_that_leads_inside(net, host_server, name, curl):
     assert "open" not in result.stdout
 
 
-@pytest.mark.parametrize("address", ["127.0.0.1", "[::1]", "203.0.113.1", "10.1.2.3:80",
-                                     "169.254.169.254:80", "[::ffff:127.0.0.1]"],
-                         ids=lambda address: "E98." + address)
-def test_literal_address_by_proxy(net, host_server, address):
-    """E97: the proxy runs outside; its loopback is the host's."""
-    where = address if address.endswith(":80") else f"{address}:{host_server}"
-    assert net.plain([*PLAIN, f"http://{where}/"]).exit == 0
-    for proxy in ("http://127.0.0.1:61080", "socks5h://127.0.0.1:61080"):
-        for more in ([], ["-p"]):
-            result = net.run([*CURL, "--noproxy", "", "-x", proxy, *more, "-f", f"http://{where}/"],
-                             options=allow("good.test"))
-            assert result.exit in (22, 56, 97) and "open" not in result.stdout, result
+ADDRESSES = ["127.0.0.1", "[::1]", "203.0.113.1", "10.1.2.3:80", "169.254.169.254:80",
+             "[::ffff:127.0.0.1]"]
+
+
+def test_literal_address_by_proxy(net, host_server):
+    """E97, E98: the proxy runs outside; its loopback is the host's."""
+    where = [address if address.endswith(":80") else f"{address}:{host_server}"
+             for address in ADDRESSES]
+    for address in where:
+        assert net.plain([*PLAIN, f"http://{address}/"]).exit == 0, f"control: {address}"
+    script = """
+for address in "$@"; do
+  for proxy in http://127.0.0.1:61080 socks5h://127.0.0.1:61080; do
+    for more in -s -p; do
+      curl -s -m 10 --noproxy '' -x $proxy $more -f "http://$address/"; echo $? $proxy $more $address
+    done
+  done
+done
+"""
+    result = net.run(["sh", "-c", script, "sh", *where], options=allow("good.test"))
+    lines = result.stdout.splitlines()
+    assert len(lines) == 4 * len(where), result
+    assert not [line for line in lines if line.split()[0] not in ("22", "56", "97")], result
 
 
 def test_some_addresses_are_good(net):
@@ -104,15 +115,28 @@ def test_denied_name_is_never_looked_up(net, attempt):
 # ---- proxies ----
 
 
+def proxy_answers(net, texts, options):
+    """Raw bytes to the proxy from inside, one connection for each; what it answers until it closes."""
+    script = """
+import json, socket
+for text in json.load(open("texts")):
+    s = socket.create_connection(("127.0.0.1", 61080), 10)
+    out = b""
+    try:
+        s.sendall(bytes.fromhex(text))
+        while part := s.recv(65536): out += part
+    except OSError as error: out += repr(error).encode()
+    print(json.dumps(out.decode("latin-1")))
+"""
+    net.identity.file(net.path("texts"), json.dumps([text.hex() for text in texts]))
+    result = net.run(["python3", "-c", script], options=options)
+    answers = [json.loads(line) for line in result.stdout.splitlines()]
+    assert len(answers) == len(texts), result
+    return answers
+
+
 def proxy_bytes(net, data, options):
-    """Raw bytes to the proxy from inside; what it answers, until it closes."""
-    script = ("import socket, sys; s = socket.create_connection(('127.0.0.1', 61080), 10); "
-              "s.sendall(bytes.fromhex(open('bytes').read())); out = b''\n"
-              "try:\n  while part := s.recv(65536): out += part\n"
-              "except OSError as e: out += repr(e).encode()\n"
-              "print(out.decode('latin-1'))")
-    net.identity.file(net.path("bytes"), data.hex())
-    return net.run(["python3", "-c", script], options=options)
+    return proxy_answers(net, [data], options)[0]
 
 
 BAD_NAMES = [b"secret.test\0.good.test", b"secret.test\0", b"secret.test .good.test",
@@ -122,24 +146,27 @@ BAD_NAMES = [b"secret.test\0.good.test", b"secret.test\0", b"secret.test .good.t
              b"_x.good.test", b"good.test:80@secret.test"]
 
 
-@pytest.mark.parametrize("name", BAD_NAMES, ids=lambda name: "E102." + repr(name)[2:30])
-def test_names_that_parsers_disagree_on(net, name):
-    greeting, options = b"\x05\x01\x00", allow("good.test", "*.good.test")
-    request = b"\x05\x01\x00\x03" + bytes([len(name)]) + name + b"\x00\x50"
-    result = proxy_bytes(net, greeting + request + b"GET / HTTP/1.0\r\n\r\n", options)
-    assert "address" not in result.stdout, result
-    for text in (b"GET http://" + name + b"/ HTTP/1.1\r\n\r\n",
-                 b"CONNECT " + name + b":80 HTTP/1.1\r\n\r\nGET / HTTP/1.0\r\n\r\n"):
-        result = proxy_bytes(net, text, options)
-        assert " 200 " not in result.stdout and "203.0.113.11" not in result.stdout, result
+def test_names_that_parsers_disagree_on(net):
+    """E102: by SOCKS, as an absolute address and by CONNECT; each in a connection of its own."""
+    attempts = []
+    for name in BAD_NAMES:
+        attempts.append(b"\x05\x01\x00\x05\x01\x00\x03" + bytes([len(name)]) + name + b"\x00\x50"
+                        b"GET / HTTP/1.0\r\n\r\n")
+        attempts.append(b"GET http://" + name + b"/ HTTP/1.1\r\n\r\n")
+        attempts.append(b"CONNECT " + name + b":80 HTTP/1.1\r\n\r\nGET / HTTP/1.0\r\n\r\n")
+    good = b"GET http://good.test/ HTTP/1.1\r\nConnection: close\r\n\r\n"
+    *answers, control = proxy_answers(net, [*attempts, good], allow("good.test", "*.good.test"))
+    assert "203.0.113.10" in control
+    for attempt, answer in zip(attempts, answers):
+        assert " 200 " not in answer and "203.0.113" not in answer, (attempt, answer)
 
 
 @pytest.mark.parametrize("name", [b"GOOD.test", b"good.test.", b"GOOD.TEST."])
 @pytest.mark.control
 def test_same_name_written_otherwise(net, name):
     request = b"\x05\x01\x00\x05\x01\x00\x03" + bytes([len(name)]) + name + b"\x00\x50"
-    result = proxy_bytes(net, request + b"GET / HTTP/1.0\r\n\r\n", allow("good.test"))
-    assert "203.0.113.10" in result.stdout, result
+    answer = proxy_bytes(net, request + b"GET / HTTP/1.0\r\n\r\n", allow("good.test"))
+    assert "203.0.113.10" in answer, answer
 
 
 def test_plain_http_by_proxy(net):
@@ -172,9 +199,9 @@ def test_second_request_on_one_connection(net):
     text = (b"GET http://good.test/a HTTP/1.1\r\nHost: good.test\r\n\r\n"
             b"GET http://other.test/b HTTP/1.1\r\nHost: x\r\n\r\n"
             b"GET http://secret.test/c HTTP/1.1\r\nHost: good.test\r\n\r\n")
-    result = proxy_bytes(net, text, allow("good.test", "other.test"))
-    assert result.stdout.count(" 200 OK") == 2 and result.stdout.count(" 403 ") == 1, result
-    assert '"path": "/a"' in result.stdout and '"path": "/c"' not in result.stdout
+    answer = proxy_bytes(net, text, allow("good.test", "other.test"))
+    assert answer.count(" 200 OK") == 2 and answer.count(" 403 ") == 1, answer
+    assert '"path": "/a"' in answer and '"path": "/c"' not in answer
 
 
 def test_host_header_is_the_address(net):

@@ -77,23 +77,30 @@ def test_relay_killed(net, session):
     assert session.run("echo still here")[1] == "still here\n"
 
 
+def test_no_relay_before_it_is_used(net, session):
+    session.run("true")
+    assert "sandbox-relay" not in [name_of(pid) for pid in children(session.pid)]
+    assert session.run(GOOD)[0] == 0
+    assert relay_of(session)
+
+
 def test_relay_stopped_holds_nobody_up(net, session):
     """The monitor never waits for it: the control socket answers."""
-    session.run("true")
+    session.run(GOOD)
     relay = relay_of(session)
     os.kill(relay, signal.SIGSTOP)
     try:
         sid = session.run("echo $SANDBOX")[1].strip()
         stats = net.execute([net.world.command, "stats", "--once", "--json", sid], None, None, 10,
                             False, ())
-        assert json.loads(stats.stdout)["network"]["active"] == 0, stats
+        assert json.loads(stats.stdout)["network"]["connections"] == 1, stats
     finally:
         os.kill(relay, signal.SIGCONT)
     assert session.run(GOOD)[0] == 0
 
 
 def test_monitor_killed_takes_the_relay_along(net, session):
-    session.run("true")
+    session.run(GOOD)
     relay = relay_of(session)
     os.kill(session.pid, signal.SIGKILL)
     for _ in range(300):
@@ -148,10 +155,10 @@ def test_server_that_refuses(net):
 
 def test_head_of_100_kilobytes(net):
     text = b"GET http://good.test/ HTTP/1.1\r\nX: " + b"a" * 100_000 + b"\r\n\r\n"
-    result = proxy_bytes(net, text[:90_000], allow("good.test"))
-    assert "431" in result.stdout, result
+    answer = proxy_bytes(net, text[:90_000], allow("good.test"))
+    assert "431" in answer, answer
     fine = b"GET http://good.test/ HTTP/1.1\r\nConnection: close\r\nX: " + b"a" * 30_000 + b"\r\n\r\n"
-    assert "200 OK" in proxy_bytes(net, fine, allow("good.test")).stdout
+    assert "200 OK" in proxy_bytes(net, fine, allow("good.test"))
 
 
 def test_slow_and_half_open_clients(net):

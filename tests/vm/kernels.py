@@ -23,7 +23,7 @@ KERNELS = {
 
 # What the guest needs before it sees the host's root, and what the tests ask for afterwards.
 MODULES = ("virtio_pci", "virtio_blk", "virtio_console", "9p", "9pnet_virtio", "overlay", "ext4",
-           "fuse", "tun", "nf_tables", "nft_chain_nat", "nft_redir")
+           "fuse", "tun", "nf_tables", "nft_tproxy", "nft_chain_nat", "nft_redir")
 
 # Never needed in a guest, and three quarters of the unpacked size.
 UNUSED_MODULES = ("sound", "drivers/gpu", "drivers/media", "drivers/net/ethernet",
