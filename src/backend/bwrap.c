@@ -80,9 +80,10 @@ static void add_writable(struct builder *builder, const struct operation *operat
   add(builder, "--bind", operation->path, operation->path);
 }
 
-/* Its own --proc covers the dangerous folders of /proc with read-only mounts already. */
+/* Also for /proc/sys: its own --proc leaves that alone where it is not writable by mode, and root
+ * without capabilities still owns the files in it. */
 static void add_readonly(struct builder *builder, const struct operation *operation) {
-  if (path_is_under(operation->path, "/proc") || (operation->flags & OPERATION_NOFOLLOW))
+  if (operation->flags & OPERATION_NOFOLLOW)
     return;
   add(builder, operation->flags & OPERATION_OPTIONAL ? "--ro-bind-try" : "--ro-bind",
       operation->path, operation->path);
@@ -186,6 +187,16 @@ static void add_command(struct builder *builder) {
     strv_add(&builder->wrapped->argv, *word);
 }
 
+/* Without a /sys of its own: what only root may open there shows the kernel at work. */
+static void hide_kernel_internals(struct builder *builder) {
+  static const char *const folders[] = {"/sys/kernel/debug", "/sys/kernel/tracing"};
+  struct stat status;
+  for (size_t i = 0; builder->request->host->user == 0 && i < ARRAY_SIZE(folders); i++) {
+    if (stat(folders[i], &status) == 0)
+      wrapped_words(builder->wrapped, "--perms", "0000", "--tmpfs", folders[i], NULL);
+  }
+}
+
 static int wrap(const struct backend_request *request, struct wrapped *ret,
                 struct sb_error *error) {
   _cleanup_free_ char *tool = tool_find("bwrap");
@@ -207,6 +218,7 @@ static int wrap(const struct backend_request *request, struct wrapped *ret,
       adders[operation->kind](&builder, operation);
   }
   wrapped_words(&wrapped, "--perms", "1777", "--tmpfs", "/dev/shm", "--remount-ro", "/dev", NULL);
+  hide_kernel_internals(&builder);
   wrapped_words(&wrapped, "--json-status-fd", "3", NULL);
   add_filter(&builder);
   add_command(&builder);

@@ -81,14 +81,14 @@ uint64_t landlock_grant_rights(enum landlock_grant grant) {
 /* Numbers by architecture; -1: it has no such call. The other filter lets no others in. */
 static const struct numbers {
   uint32_t architecture;
-  int socket, socketpair, truncate, truncate64, open, openat, openat2;
+  int socket, socketpair, prlimit64, truncate, truncate64, open, openat, openat2;
 } numbers[] = {
 #if defined(__x86_64__)
-    {AUDIT_ARCH_X86_64, 41, 53, 76, -1, 2, 257, 437},
-    {AUDIT_ARCH_I386, 359, 360, 92, 193, 5, 295, 437},
+    {AUDIT_ARCH_X86_64, 41, 53, 302, 76, -1, 2, 257, 437},
+    {AUDIT_ARCH_I386, 359, 360, 340, 92, 193, 5, 295, 437},
 #elif defined(__aarch64__)
-    {AUDIT_ARCH_AARCH64, 198, 199, 45, -1, -1, 56, 437},
-    {AUDIT_ARCH_ARM, 281, 288, 92, 193, 5, 322, 437},
+    {AUDIT_ARCH_AARCH64, 198, 199, 261, 45, -1, -1, 56, 437},
+    {AUDIT_ARCH_ARM, 281, 288, 369, 92, 193, 5, 322, 437},
 #endif
 };
 
@@ -149,6 +149,16 @@ static void emit_socketpair(struct program *program, int number) {
   finish(program, start);
 }
 
+/* Limits of other processes: those outside are in reach, and which one is ours cannot be told. */
+static void emit_prlimit(struct program *program, int number) {
+  size_t start = begin(program, number);
+  emit_argument(program, 0);
+  emit(program, EQUALS, 0, 1, 0);
+  emit(program, RETURN, SECCOMP_RET_ERRNO | EPERM, 0, 0);
+  emit(program, RETURN, SECCOMP_RET_ALLOW, 0, 0);
+  finish(program, start);
+}
+
 static void emit_answer(struct program *program, int number, uint32_t answer) {
   if (number < 0)
     return;
@@ -174,6 +184,7 @@ static void emit_calls(struct program *program, const struct numbers *calls, boo
                        bool guard_truncation) {
   emit_socket(program, calls->socket, network);
   emit_socketpair(program, calls->socketpair);
+  emit_prlimit(program, calls->prlimit64);
   if (!guard_truncation)
     return;
   emit_answer(program, calls->truncate, REFUSE);

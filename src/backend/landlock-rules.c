@@ -149,8 +149,16 @@ static bool may_be_listed(const struct carving *carving, const char *folder) {
   return true;
 }
 
+/* Without a /sys of its own: what only root may open there shows the kernel at work. */
+static void carve_kernel_internals(struct carving *carving) {
+  static const char *const folders[] = {"/sys/kernel/debug", "/sys/kernel/tracing"};
+  for (size_t i = 0; geteuid() == 0 && i < ARRAY_SIZE(folders); i++)
+    carve(carving, folders[i]);
+}
+
 static void pack_view(struct packer *packer, struct carving *carving) {
   collect_carved(carving);
+  carve_kernel_internals(carving);
   STRV_FOREACH (folder, &carving->above) {
     _cleanup_strv_ struct strv excluded = {0};
     collect_excluded(carving, *folder, &excluded);
@@ -168,8 +176,7 @@ static void pack_operation(struct packer *packer, const struct operation *operat
   case OPERATION_READONLY: /* matters in private places and below hidden folders */
     pack(packer, operation->path, landlock_grant_rights(GRANT_READ), false, NULL);
     return;
-  case OPERATION_DEVICE:
-  case OPERATION_DEVPTS:
+  case OPERATION_DEVICE: /* but no /dev/pts: it would hold the user's other terminals */
     pack(packer, operation->path, landlock_grant_rights(GRANT_DEVICE), false, NULL);
     return;
   default:
@@ -190,7 +197,6 @@ struct landlock_blob landlock_pack(const struct plan *plan, int abi, bool networ
   pack_view(&packer, &carving);
   for (size_t i = 0; i < plan->operation_count; i++)
     pack_operation(&packer, &plan->operations[i]);
-  pack(&packer, "/dev/ptmx", landlock_grant_rights(GRANT_DEVICE), false, NULL);
   pack(&packer, temporary, landlock_grant_rights(GRANT_WRITE), false, NULL);
   header.rule_count = packer.count;
   memcpy(packer.data.data, &header, sizeof header);
@@ -297,6 +303,16 @@ static int apply_rule(const struct application *application, const struct packed
   return grant(application, fd, rule->access, S_ISDIR(status.st_mode));
 }
 
+/* The command's own terminal may also be opened by its name. */
+static int grant_terminals(const struct application *application) {
+  int result = 0;
+  for (int fd = 0; result == 0 && fd < 3; fd++) {
+    if (isatty(fd))
+      result = grant(application, fd, landlock_grant_rights(GRANT_DEVICE), false);
+  }
+  return result;
+}
+
 static int apply_rules(const struct header *header, const char *at, const char *end) {
   struct landlock_rights rights = landlock_rights_of(header->abi);
   struct ruleset_attributes attributes = {
@@ -319,7 +335,10 @@ static int apply_rules(const struct header *header, const char *at, const char *
       return result;
     at += rule.length;
   }
-  return syscall(SYS_landlock_restrict_self, ruleset, rights.restrict_flags) < 0 ? -errno : 0;
+  int result = grant_terminals(&application);
+  if (result == 0 && syscall(SYS_landlock_restrict_self, ruleset, rights.restrict_flags) < 0)
+    result = -errno;
+  return result;
 }
 
 /* Root keeps its uid here, so it must lose its powers; others have none to lose. */

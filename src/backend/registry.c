@@ -2,6 +2,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "backend/backend.h"
 #include "backend/registry.h"
@@ -83,5 +84,9 @@ void backend_probe(const struct backend *backend, const struct host_context *hos
   *ret_status = (struct backend_status){.quick = quick, .features = backend->features};
   if (backend->limits_by_group && (asked & limits))
     ret_status->features &= ~limits | runner_group_limits();
+  /* Root owns the host's devices, and the descriptors that it passes on: fchmod reaches them. Only
+   * the native engine puts its own in their place. */
+  if (backend->limits_by_group && geteuid() == 0)
+    ret_status->features &= ~FEATURE(METADATA);
   backend->probe(host, policy, ret_status);
 }
