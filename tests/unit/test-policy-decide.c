@@ -24,6 +24,13 @@ static const struct policy_context context = {
     .environment = variables,
 };
 
+/* Most rows are about static mode: what no rule covers is readable. */
+static struct policy *static_policy(const struct policy_context *from) {
+  struct policy *policy = policy_new(from);
+  policy->mode = MODE_STATIC;
+  return policy;
+}
+
 static void apply(struct policy *policy, enum policy_store store, const char *text) {
   _cleanup_error_ struct sb_error error = {0};
   struct policy_source source = {
@@ -50,7 +57,7 @@ static void expect(const struct policy *policy, const struct expectation *rows, 
 
 static void test_builtin(void **state) {
   (void)state;
-  _cleanup_policy_ struct policy *policy = policy_new(&context);
+  _cleanup_policy_ struct policy *policy = static_policy(&context);
   static const struct expectation rows[] = {
       {"/usr/bin/ls", ACCESS_READ, VERDICT_ALLOW},
       {"/usr/bin/ls", ACCESS_WRITE, VERDICT_DENY},
@@ -87,7 +94,7 @@ static void test_builtin(void **state) {
 
 static void test_specificity_and_stores(void **state) {
   (void)state;
-  _cleanup_policy_ struct policy *policy = policy_new(&context);
+  _cleanup_policy_ struct policy *policy = static_policy(&context);
   apply(policy, STORE_ORG,
         "version: 1\n"
         "filesystem: {hide: [/srv/vault], read: [/opt/a/b], write: [/data]}\n");
@@ -142,7 +149,7 @@ static void test_specificity_and_stores(void **state) {
 
 static void test_dynamic_mode_asks(void **state) {
   (void)state;
-  _cleanup_policy_ struct policy *policy = policy_new(&context);
+  _cleanup_policy_ struct policy *policy = static_policy(&context);
   apply(policy, STORE_USER, "version: 1\nmode: dynamic\nfilesystem: {read: [/usr]}\n");
   static const struct expectation rows[] = {
       {"/usr/bin/ls", ACCESS_READ, VERDICT_ALLOW},
@@ -158,7 +165,7 @@ static void test_dynamic_mode_asks(void **state) {
 
 static void test_same_store_tie_goes_to_the_stricter(void **state) {
   (void)state;
-  _cleanup_policy_ struct policy *policy = policy_new(&context);
+  _cleanup_policy_ struct policy *policy = static_policy(&context);
   apply(policy, STORE_USER,
         "version: 1\nfilesystem: {hide: [/x/a], read: [/x/a, /x/b], write: [/x/b]}\n");
   assert_int_equal(policy_decide(policy, "/x/a", ACCESS_READ).verdict, VERDICT_HIDE);
@@ -167,7 +174,7 @@ static void test_same_store_tie_goes_to_the_stricter(void **state) {
 
 static void test_decision_names_winner_and_loser(void **state) {
   (void)state;
-  _cleanup_policy_ struct policy *policy = policy_new(&context);
+  _cleanup_policy_ struct policy *policy = static_policy(&context);
   apply(policy, STORE_USER, "version: 1\nfilesystem:\n  read: [~/.ssh/known_hosts]\n");
   struct decision decision = policy_decide(policy, "/nohome/u/.ssh/known_hosts", ACCESS_READ);
   assert_string_equal(decision.rule->written, "~/.ssh/known_hosts");
@@ -183,7 +190,7 @@ static void test_large_projects_are_not_writable(void **state) {
   for (size_t i = 0; i < ARRAY_SIZE(projects); i++) {
     struct policy_context large = context;
     large.project = projects[i];
-    _cleanup_policy_ struct policy *policy = policy_new(&large);
+    _cleanup_policy_ struct policy *policy = static_policy(&large);
     assert_int_equal(policy_decide(policy, "/nohome/u/x", ACCESS_WRITE).verdict, VERDICT_DENY);
     assert_int_equal(policy_decide(policy, "/nohome/u/x/.env", ACCESS_READ).verdict, VERDICT_HIDE);
   }
@@ -193,7 +200,7 @@ static void test_project_named_like_a_glob(void **state) {
   (void)state;
   struct policy_context odd = context;
   odd.project = "/nohome/u/[x]";
-  _cleanup_policy_ struct policy *policy = policy_new(&odd);
+  _cleanup_policy_ struct policy *policy = static_policy(&odd);
   assert_int_equal(policy_decide(policy, "/nohome/u/[x]/.env", ACCESS_READ).verdict, VERDICT_HIDE);
   assert_int_equal(policy_decide(policy, "/nohome/u/x/.env", ACCESS_READ).verdict, VERDICT_ALLOW);
   assert_int_equal(policy_decide(policy, "/nohome/u/[x]/a", ACCESS_WRITE).verdict, VERDICT_ALLOW);
@@ -208,7 +215,7 @@ static const struct rule *find(const struct policy *policy, const char *pattern)
 
 static void test_writable_home_guards_start_up_files(void **state) {
   (void)state;
-  _cleanup_policy_ struct policy *policy = policy_new(&context);
+  _cleanup_policy_ struct policy *policy = static_policy(&context);
   _cleanup_error_ struct sb_error error = {0};
   assert_true(find(policy, "/nohome/u/p/.bashrc")->if_present_only);
   assert_null(find(policy, "/nohome/u/.bashrc"));
@@ -245,7 +252,7 @@ static void test_tables_are_well_formed(void **state) {
 
 static void test_environment(void **state) {
   (void)state;
-  _cleanup_policy_ struct policy *policy = policy_new(&context);
+  _cleanup_policy_ struct policy *policy = static_policy(&context);
   strv_add(&policy->environment_pass, "MY_*");
   static const struct {
     const char *name;
