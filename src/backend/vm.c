@@ -15,7 +15,6 @@
 #include "backend/guard.h"
 #include "backend/registry.h"
 #include "backend/vm.h"
-#include "backend/vm/wire.h"
 #include "core/alloc.h"
 #include "core/cleanup.h"
 #include "core/escape.h"
@@ -23,13 +22,13 @@
 #include "core/path.h"
 #include "engine/engine.h"
 
-#define PLACE        "/run/sandbox-vm" /* in the session: the machine's parts */
-#define CONSOLE      "/tmp/.sandbox-vm"
-#define DEFAULT_MB   1024ull
-#define MINIMUM_MB   128ull /* a kernel of today does not start with less */
-#define OVERHEAD_MB  512ull /* QEMU itself: translated code, devices */
-#define MEGABYTE     (1024ull * 1024)
-#define INIT_MAXIMUM (16u << 20)
+#define PRIVATE_PLACE "run/sandbox-vm"
+#define PLACE         "/run/sandbox-vm" /* in the session: the machine's parts */
+#define CONSOLE       "/tmp/.sandbox-vm"
+#define DEFAULT_MB    1024ull
+#define MINIMUM_MB    128ull /* a kernel of today does not start with less */
+#define OVERHEAD_MB   512ull /* QEMU itself: translated code, devices */
+#define MEGABYTE      (1024ull * 1024)
 
 struct vm {
   const struct backend_request *request;
@@ -102,86 +101,7 @@ static int find_parts(struct vm *vm, struct sb_error *error) {
   return vm_kernel_find(vm->request->policy, &vm->kernel, error);
 }
 
-/* ---- the guest's first file system ---- */
-
-static void add_record(struct text *request, enum vm_record letter, const char *value) {
-  text_append_char(request, (char)letter);
-  text_append_bytes(request, value, strlen(value) + 1);
-}
-
-static void add_number(struct text *request, enum vm_record letter, unsigned long long value) {
-  char text[32];
-  snprintf(text, sizeof text, "%llu", value);
-  if (value)
-    add_record(request, letter, text);
-}
-
-static void add_records(struct text *request, enum vm_record letter, const struct strv *values) {
-  STRV_FOREACH (value, values)
-    add_record(request, letter, *value);
-}
-
-/* What may be written, and what is shown in a place that is private in the guest as well. The rest
- * is readable, and the session outside holds it. */
-static void add_places(struct text *request, const struct plan *plan) {
-  static const char *const private_places[] = {"/tmp", "/var/tmp", "/run", "/dev/shm"};
-  for (size_t i = 0; i < plan->operation_count; i++) {
-    const struct operation *operation = &plan->operations[i];
-    bool wanted = operation->kind == OPERATION_WRITABLE || operation->kind == OPERATION_OVERLAY;
-    for (size_t j = 0; j < ARRAY_SIZE(private_places); j++)
-      wanted = wanted || (operation->kind == OPERATION_READONLY &&
-                          path_is_under(operation->path, private_places[j]));
-    struct stat status;
-    if (!wanted || stat(operation->path, &status) < 0)
-      continue;
-    add_record(request, S_ISDIR(status.st_mode) ? VM_RECORD_FOLDER : VM_RECORD_FILE,
-               operation->path);
-  }
-}
-
-static void write_request(const struct vm *vm, const struct strv *modules,
-                          struct text *ret_request) {
-  const struct backend_request *request = vm->request;
-  const struct plan *plan = request->plan;
-  const uint64_t *limits = request->limits->value;
-  char number[32];
-  add_records(ret_request, VM_RECORD_MODULE, modules);
-  add_places(ret_request, plan);
-  add_records(ret_request, VM_RECORD_ARGUMENT, &plan->arguments);
-  add_records(ret_request, VM_RECORD_EXECUTABLE, &plan->executables);
-  add_records(ret_request, VM_RECORD_VARIABLE, &plan->environment);
-  add_record(ret_request, VM_RECORD_CWD, plan->working_folder);
-  add_record(ret_request, VM_RECORD_HOSTNAME, plan->hostname);
-  snprintf(number, sizeof number, "%u", (unsigned)request->host->user);
-  add_record(ret_request, VM_RECORD_USER, number);
-  snprintf(number, sizeof number, "%u", (unsigned)request->host->group);
-  add_record(ret_request, VM_RECORD_GROUP, number);
-  add_number(ret_request, VM_RECORD_PROCESSES, limits[LIMIT_PROCESSES]);
-  add_number(ret_request, VM_RECORD_OPEN_FILES, limits[LIMIT_OPEN_FILES]);
-  add_number(ret_request, VM_RECORD_FILE_SIZE, limits[LIMIT_FILE_SIZE]);
-  add_number(ret_request, VM_RECORD_TMPFS_SIZE, plan->private_size_bytes);
-}
-
-static int make_archive(const struct vm *vm, struct text *ret_archive, struct sb_error *error) {
-  _cleanup_strv_ struct strv modules = {0};
-  _cleanup_text_ struct text request = {0};
-  _cleanup_free_ char *init = NULL;
-  size_t size;
-  int result = file_read_at(AT_FDCWD, vm->program, INIT_MAXIMUM, &init, &size);
-  if (result < 0) {
-    _cleanup_free_ char *shown = escape_string(vm->program);
-    return sb_fail(error, SB_CODE_SYSTEM, -result, "reading '%s'", shown);
-  }
-  if (vm_kernel_add_modules(&vm->kernel, ret_archive, &modules, error) < 0)
-    return -1;
-  write_request(vm, &modules, &request);
-  archive_add(ret_archive, "dev", 040755, "", 0);
-  archive_add(ret_archive, "dev/console", 020600, "", 0);
-  archive_add(ret_archive, "init", 0100755, init, size);
-  archive_add(ret_archive, "request", 0100600, request.data, request.length);
-  archive_finish(ret_archive);
-  return 0;
-}
+/* ---- files of one run ---- */
 
 static int make_scratch(struct vm *vm, struct sb_error *error) {
   const char *path = vm->request->scratch;
@@ -201,7 +121,8 @@ static int make_scratch(struct vm *vm, struct sb_error *error) {
 
 static int write_archive(struct vm *vm, struct sb_error *error) {
   _cleanup_text_ struct text archive = {0};
-  if (make_archive(vm, &archive, error) < 0 || make_scratch(vm, error) < 0)
+  if (vm_make_archive(vm->request, &vm->kernel, vm->program, &archive, error) < 0 ||
+      make_scratch(vm, error) < 0)
     return -1;
   vm->initramfs = path_join(vm->scratch, "initramfs");
   _cleanup_free_ char *shown = escape_string(vm->initramfs);
@@ -232,7 +153,7 @@ static void plan_view(struct vm *vm) {
   struct plan *plan = &vm->plan;
   copy_operations(plan, from, 0, from->base_count);
   plan->base_count = from->base_count;
-  plan_add(plan, OPERATION_PRIVATE_FOLDER, PLACE + 1, PLACE + 1, NULL)->mode = 0755;
+  plan_add(plan, OPERATION_PRIVATE_FOLDER, PRIVATE_PLACE, PRIVATE_PLACE, NULL)->mode = 0755;
   for (size_t i = 0; i < ARRAY_SIZE(parts); i++) {
     _cleanup_free_ char *name = path_join(PLACE, parts[i][0]);
     plan_add(plan, OPERATION_PRIVATE_FILE, name + 1, name + 1, NULL)->mode = 0600;

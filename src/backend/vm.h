@@ -43,6 +43,12 @@ int vm_kernel_find(const struct policy *policy, struct vm_kernel *ret_kernel,
 int vm_kernel_add_modules(const struct vm_kernel *kernel, struct text *archive,
                           struct strv *ret_names, struct sb_error *error);
 
+/* ---- the request (vm-request.c) ---- */
+
+/* The whole archive; `program` is sandbox-vm, the guest's first process. */
+int vm_make_archive(const struct backend_request *request, const struct vm_kernel *kernel,
+                    const char *program, struct text *ret_archive, struct sb_error *error);
+
 /* ---- machine (vm-machine.c) ---- */
 
 /* Opens /dev/kvm, makes a machine and lets it run a few instructions. */
