@@ -26,6 +26,8 @@
 
 static char said[8192];
 
+static int say(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
 static int say(const char *format, ...) {
   va_list arguments;
   va_start(arguments, format);
@@ -70,6 +72,29 @@ static int do_open(const char *path) {
 static int do_old_open(const char *path) {
 #ifdef SYS_open
   return show((int)syscall(SYS_open, path, O_RDONLY));
+#else
+  return do_open(path);
+#endif
+}
+
+/* As a 32-bit program does it. */
+static int do_compat_open(const char *path) {
+#ifdef __x86_64__
+  char *low =
+      mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_32BIT, -1, 0);
+  if (low == MAP_FAILED)
+    return -1;
+  snprintf(low, 4096, "%s", path);
+  long result;
+  __asm__ volatile("int $0x80"
+                   : "=a"(result)
+                   : "a"(5), "b"(low), "c"(O_RDONLY), "d"(0)
+                   : "memory", "r8", "r9", "r10", "r11");
+  munmap(low, 4096);
+  if ((int)result >= 0)
+    return show((int)result);
+  errno = -(int)result;
+  return -1;
 #else
   return do_open(path);
 #endif
@@ -407,6 +432,7 @@ static const struct {
 } ways[] = {
     {"open", do_open},
     {"old-open", do_old_open},
+    {"compat-open", do_compat_open},
     {"openat", do_openat},
     {"openat2", do_openat2},
     {"in-root", do_in_root},

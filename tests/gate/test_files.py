@@ -11,7 +11,7 @@ import gates
 import harness
 import sessions
 
-READS = ("open", "old-open", "openat", "openat2", "in-root", "mmap", "path-only", "nofollow",
+READS = ("open", "old-open", "compat-open", "openat", "openat2", "in-root", "mmap", "path-only", "nofollow",
          "stat", "lstat", "fstatat", "statx", "access", "faccessat2", "getxattr", "listxattr",
          "inotify", "statfs", "relative", "up", "proc-fd", "proc-cwd", "reopen", "thread",
          "thread-self", "fork", "directory", "bad-resolve", "readlink", "execute")

@@ -1,6 +1,8 @@
 """What only the trigger by seccomp notify has: its empty root, its listener, its folders."""
 
 import os
+import shlex
+import subprocess
 
 import pytest
 
@@ -28,6 +30,27 @@ def test_a_second_listener_is_refused_with_a_reason(box):
                         "notify", "--", "/bin/true"])
     assert result.exit == 125, result
     assert "one listener per process tree" in result.stderr and "--gate fuse" in result.stderr
+
+
+# A machine on which only root may open /dev/fuse, as most containers are.
+CLOSED_FUSE = """
+mount -t tmpfs tmpfs /mnt && mknod /mnt/fuse c 10 229 && chmod 600 /mnt/fuse &&
+mount --bind /mnt/fuse /dev/fuse && exec setpriv --reuid $1 --regid $2 --clear-groups -- sh -c "$3"
+"""
+
+
+def test_it_is_taken_where_fuse_cannot_be_opened(host_root, box):
+    if box.identity.name == "root":
+        pytest.skip("root may open every device")
+    argv = [box.world.command, "run", "--mode", "dynamic", "--", "/bin/ls", "/"]
+    shown = box.execute(["/bin/ls", "/"], None, None, 20, False, ())
+    environment = [f"{name}={value}" for name, value in box.identity.environment().items()]
+    found = subprocess.run(
+        ["unshare", "-m", "sh", "-c", CLOSED_FUSE, "sh", str(box.identity.uid),
+         str(box.identity.gid), shlex.join(["env", "-i", *environment, *argv])],
+        cwd=box.project, capture_output=True, text=True, check=False)
+    assert found.returncode == 0 and "usr" in found.stdout.split(), found
+    assert len(found.stdout.split()) < len(shown.stdout.split()), "not the empty root"
 
 
 def test_the_root_is_read_only_and_shows_what_is_allowed(box, ground):
