@@ -111,8 +111,10 @@ def test_examples(installed, library, flags, tmp_path, name):
     subprocess.run(["cc", "-Wall", "-Wextra", "-Werror", source, "-o", tmp_path / name, *flags],
                    check=True)
     command = next(path for path in installed.rglob("bin/sandbox"))
+    project = tmp_path / "project"
+    project.mkdir()
     done = subprocess.run(
-        [tmp_path / name, *words], capture_output=True, text=True, cwd=tmp_path, timeout=60,
+        [tmp_path / name, *words], capture_output=True, text=True, cwd=project, timeout=60,
         env={"LD_LIBRARY_PATH": str(library.parent), "HOME": str(tmp_path),
              "PATH": f"{command.parent}:{os.environ['PATH']}"})
     assert done.returncode == status and done.stdout.startswith(expected), done

@@ -63,6 +63,7 @@ int main(int count, char **words) {
                                    .org_folder = "/etc/sandbox",
                                    .environment = environment};
   policy = policy_new(&context);
+  policy->mode = MODE_STATIC; /* a profile cannot ask */
   if (policy_load_file(&context, words[2], STORE_USER, policy, &error) < 0)
     return fail(&error);
   return strcmp(words[1], "show") == 0 ? show(policy, words + 2, count - 2) : decide(policy);

@@ -66,6 +66,7 @@ static void test_dive(void **state) {
   _cleanup_import_ struct import_result result = {0};
   _cleanup_policy_ struct policy *policy = import(NULL, "dive.yaml", text, &result);
   assert_string_equal(result.format, "dive");
+  assert_int_equal(policy->mode, MODE_STATIC);
   assert_int_equal(policy->network.mode, NETWORK_NONE);
   assert_true(has_rule(policy, RULE_WRITE, "/home/ann/.cache/go-build"));
   assert_true(has_rule(policy, RULE_WRITE, "/srv/[x]$y"));

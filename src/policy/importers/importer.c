@@ -496,6 +496,8 @@ int policy_import_foreign(const char *format, const char *file, const char *text
     return -1;
   if (import.importer->finish && import.importer->finish(&import) < 0)
     return -1;
+  /* None of these programs asks about reading: what is not hidden is readable. */
+  import_set(&import, root, "mode", "static");
   result.policy = write_policy(&import);
   result.format = import.importer->name;
   *ret = result;
