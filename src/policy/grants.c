@@ -309,13 +309,6 @@ static void apply_host(struct policy *policy, const struct grant *grant) {
     strv_add(list, pattern);
 }
 
-/* The approved object had this very name. If the name leads elsewhere today, somebody has put a
- * link in its place, and that was not approved. A denial stays: it only takes away. */
-static bool leads_elsewhere(const struct grant *grant) {
-  _cleanup_free_ char *resolved = rules_resolve(grant->path);
-  return grant->allow && strcmp(resolved, grant->path) != 0;
-}
-
 static char *why_granted(const struct grant *grant) {
   return xasprintf("%s%s%s%s%s%s%s", grant->allow ? "approved" : "denied", grant->by ? " by " : "",
                    grant->by ? grant->by : "", grant->when ? ", " : "",
@@ -323,26 +316,40 @@ static char *why_granted(const struct grant *grant) {
                    grant->why ? grant->why : "");
 }
 
+/* The approved object had this very name. If the name leads elsewhere today, somebody has put a
+ * link in its place, and that was not approved. */
+static void ignore_link(struct policy *policy, const struct grant *grant,
+                        const struct origin *origin) {
+  _cleanup_free_ char *shown = escape_string(grant->path), *file = escape_string(origin->file);
+  strv_addf(&policy->ignored,
+            "%s:%u: %s leads elsewhere through a link since it was approved; to approve it again, "
+            "run: sandbox policy revoke %s",
+            file, origin->line, shown, shown);
+}
+
 static int apply_path(struct policy *policy, const struct policy_context *context,
                       const struct grant *grant, const struct origin *origin,
                       struct sb_error *error) {
-  _cleanup_free_ char *shown = escape_string(grant->path);
-  if (leads_elsewhere(grant)) {
-    _cleanup_free_ char *file = escape_string(origin->file);
-    strv_addf(&policy->ignored,
-              "%s:%u: %s leads elsewhere through a link since it was approved; to approve it "
-              "again, run: sandbox policy revoke %s",
-              file, origin->line, shown, shown);
-    return 0;
-  }
   _cleanup_free_ char *why = why_granted(grant), *visible = escape_string(why);
   _cleanup_free_ char *pattern = policy_escape_path(grant->path);
-  const struct rule template = {.kind = !grant->allow     ? RULE_HIDE
-                                        : grant->writable ? RULE_WRITE
-                                                          : RULE_READ,
-                                .origin = *origin,
-                                .why = arena_strdup(&policy->strings, visible)};
-  return rules_add(policy, context, "/", pattern, &template, error);
+  struct rule rule = {.kind = grant->writable ? RULE_WRITE : RULE_READ,
+                      .origin = *origin,
+                      .why = arena_strdup(&policy->strings, visible)};
+  if (!grant->allow) { /* a denial only takes away, whatever the name leads to */
+    rule.kind = RULE_HIDE;
+    return rules_add(policy, context, "/", pattern, &rule, error);
+  }
+  _cleanup_free_ char *resolved = rules_resolve(grant->path);
+  if (strcmp(resolved, grant->path) != 0) {
+    ignore_link(policy, grant, origin);
+    return 0;
+  }
+  rule.pattern = arena_strdup(&policy->strings, grant->path);
+  rule.written = arena_strdup(&policy->strings, pattern);
+  rules_push(policy, &rule);
+  if (grant->writable)
+    rules_protect_place(policy, context, grant->path);
+  return 0;
 }
 
 int grants_apply(struct policy *policy, const struct policy_context *context,
