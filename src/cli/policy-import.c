@@ -2,6 +2,7 @@
  * after printing what changes in it. */
 #include <fcntl.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "audit/audit.h"
@@ -115,6 +116,12 @@ static int find_target(const struct policy_context *context, bool project, struc
   target->folder = project ? path_join(context->project, ".sandbox")
                            : path_join(context->config_home, "sandbox");
   target->file = path_join(target->folder, "policy.yaml");
+  struct stat status;
+  if (project && lstat(target->file, &status) == 0 && !S_ISREG(status.st_mode)) {
+    _cleanup_free_ char *shown = escape_string(target->file);
+    sb_fail(error, SB_CODE_POLICY, 0, "%s is not a regular file", shown);
+    return sb_hint(error, "look at it, then remove it");
+  }
   int result =
       file_read_at(AT_FDCWD, target->file, POLICY_FILE_MAX, &target->old, &target->old_length);
   if (result == 0 || result == -ENOENT)

@@ -161,6 +161,13 @@ def test_import_does_not_follow_a_planted_link(files):
     assert os.listdir(elsewhere) == []
     os.unlink(folder)
     os.rename(folder + "-was", folder)
+    # Nor a file whose content would be kept beside it.
+    other = files.write(os.path.join(elsewhere, "other.yaml"), MINE)
+    os.unlink(files.box.path(".sandbox/policy.yaml"))
+    os.symlink(other, files.box.path(".sandbox/policy.yaml"))
+    result = files.policy("import", "--project", theirs)
+    assert result.exit == 125 and "not a regular file" in result.stderr, result
+    assert files.read(other) == MINE and not os.path.exists(files.box.path(".sandbox/policy.yaml.old"))
 
 
 def test_diff(files):
