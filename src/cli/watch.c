@@ -279,6 +279,8 @@ static void take_key(struct watch *watch, char key) {
     watch->shown[0] = '\0';
   } else if (prompt_key_reply(watch->pending[0].question, key, &reply))
     answer(watch, &reply);
+  else
+    await_quiet(watch); /* perhaps the beginning of a sequence: its rest is no answer */
 }
 
 static void read_keys(struct watch *watch) {

@@ -243,6 +243,10 @@ static void take_key(struct prompt *prompt, char key) {
     prompt_append_full(&prompt->output, question);
     draw(prompt);
     await_quiet(prompt);
+  } else {
+    /* Perhaps the first byte of what a terminal answers to a program that asked it something: the
+     * rest of it comes right behind. */
+    await_quiet(prompt);
   }
 }
 

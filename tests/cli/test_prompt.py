@@ -170,6 +170,21 @@ def test_pasted_bytes_do_not_answer(inside, data):
     terminal.see("content of a")
 
 
+def test_late_report_of_the_terminal_does_not_answer(inside, data):
+    """A program asks the terminal for its title, which it had set to "s"; the answer comes over a
+    slow line, byte by byte, when the question is there."""
+    terminal = inside(f"cat {data}/a.txt; echo end")
+    see_question(terminal, f"{data}/a.txt")
+    time.sleep(QUIET)
+    for byte in "\x1b]ls\x1b\\":
+        terminal.send(byte)
+        time.sleep(0.05)
+    with pytest.raises(pexpect.TIMEOUT):
+        terminal.expect_exact("content of a", timeout=0.3)
+    press(terminal, "d")
+    terminal.see("Permission denied")
+
+
 def test_answer_does_not_reach_the_program(inside, data):
     terminal = inside(f"cat {data}/a.txt; echo end; read line; echo [$line]")
     see_question(terminal, f"{data}/a.txt")
