@@ -259,7 +259,19 @@ static void on_resolved(void *context, const struct resolved *resolved) {
   connect_next(flow);
 }
 
+/* An upstream proxy resolves names, but what an address means we know as well. */
+static bool upstream_may_have(struct flow *flow) {
+  if (!flow->is_address ||
+      guard_allows(flow->relay->input->rules, flow->host, &flow->address, flow->port, flow->reason))
+    return true;
+  flow->guarded = true;
+  flow_refuse(flow, "%s", flow->reason);
+  return false;
+}
+
 static void resolve(struct flow *flow) {
+  if (uses_upstream(flow) && !upstream_may_have(flow))
+    return;
   const struct upstream *upstream = &flow->relay->input->upstream;
   const char *host = uses_upstream(flow) ? upstream->host : flow->host;
   struct address literal;

@@ -285,5 +285,9 @@ def test_through_an_upstream_proxy(net, kind):
         net.internet.queries.clear()
         refused = net.run([*CURL, "-f", "http://evil.test/"], options=["--policy", policy])
         assert refused.exit == 22 and len(seen) == 2
+        full = net.identity.file(net.home("full.yaml"), "version: 1\nnetwork: {mode: full, "
+                                 f"{key}: '{listener.getsockname()[1]}'}}\n")
+        guarded = net.run([*CURL, "-f", "http://10.1.2.3/"], options=["--policy", full])
+        assert guarded.exit == 22 and len(seen) == 2
     finally:
         listener.close()
