@@ -426,6 +426,10 @@ static bool is_gone(const struct flow *flow, uint32_t events) {
 static void on_client(struct watch *watch, uint32_t events) {
   struct flow *flow = ((struct end *)watch)->flow;
   note_events(&flow->client, events);
+  if (events & EPOLLERR) { /* reset: nobody is there whom anything could be passed on to */
+    flow_close(flow, true);
+    return;
+  }
   switch (flow->state) {
   case FLOW_READING:
     read_request(flow);

@@ -224,6 +224,25 @@ print(subprocess.run(["curl", "-sS", "-m", "10", "http://good.test/"]).returncod
     assert result.stdout.endswith("0\n") and "203.0.113.10" in result.stdout, result
 
 
+def test_clients_that_vanish_leave_nothing(net, session):
+    """Killed in the middle, with much on its way to them and by every way in."""
+    script = ("for way in '--noproxy *' '' '-p' '-x socks5h://127.0.0.1:61080'; do for i in 1 2 3; do "
+              "timeout -s KILL 0.3 curl -s --limit-rate 1k $way http://good.test/big >/dev/null; "
+              "done; done 2>/dev/null")
+    session.run("set -f; " + script)
+    sid = session.run("echo $SANDBOX")[1].strip()
+    for _ in range(100):
+        stats = net.execute([net.world.command, "stats", "--once", "--json", sid], None, None, 10,
+                            False, ())
+        network = json.loads(stats.stdout)["network"]
+        if network["active"] == 0:
+            break
+        time.sleep(0.05)
+    assert network["active"] == 0 and network["connections"] == 12, network
+    sockets = [link for link in os.listdir(f"/proc/{relay_of(session)}/fd")]
+    assert len(sockets) < 20, sockets
+
+
 # ---- upstream proxies ----
 
 

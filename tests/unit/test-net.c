@@ -1,9 +1,17 @@
 /* The pure half of the relay: hosts, rules, guard, synthetic addresses, DNS, TLS, SOCKS, HTTP. */
 #include "unit.h"
 
+#include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "core/cleanup.h"
+#include "engine/landlock.h"
+#include "net/confine.h"
 #include "net/dns.h"
 #include "net/guard.h"
 #include "net/http.h"
@@ -655,6 +663,32 @@ static void test_packets(void **state) {
   }
 }
 
+/* ---- confinement ---- */
+
+/* What a relay that was taken over could still do, as bits; all of it must fail but the first. */
+static int try_everything(void) {
+  static char *const nothing[] = {NULL};
+  int tcp = socket(AF_INET, SOCK_STREAM, 0), unix_socket = socket(AF_UNIX, SOCK_STREAM, 0);
+  int file = open("/etc/passwd", O_RDONLY), made = open("/tmp/relay-test", O_CREAT | O_RDWR, 0600);
+  bool landlocked = landlock_abi() > 0;
+  void *code = mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  int result = (tcp >= 0) | (unix_socket >= 0) << 1 | (file >= 0 && landlocked) << 2 |
+               (made >= 0 && landlocked) << 3 | (code != MAP_FAILED) << 4;
+  execve("/bin/true", nothing, nothing);
+  return result | (kill(getppid(), 0) == 0) << 5 | (fork() >= 0) << 6;
+}
+
+static void test_confinement(void **state) {
+  (void)state;
+  pid_t pid = fork();
+  if (pid == 0)
+    _exit(relay_confine() < 0 ? 128 : try_everything());
+  int status;
+  assert_int_equal(waitpid(pid, &status, 0), pid);
+  assert_true(WIFEXITED(status));
+  assert_int_equal(WEXITSTATUS(status), 1);
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_host_parse),
     cmocka_unit_test(test_address_parse),
@@ -676,5 +710,6 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_http_bodies),
     cmocka_unit_test(test_http_responses),
     cmocka_unit_test(test_packets),
+    cmocka_unit_test(test_confinement),
 };
 UNIT_MAIN(tests)
