@@ -26,6 +26,7 @@
 #include "core/path.h"
 #include "gate/call.h"
 #include "gate/interpreter.h"
+#include "gate/once.h"
 #include "gate/waiting.h"
 
 /* Linux 6.6; younger than the headers of most distributions. */
@@ -45,6 +46,7 @@ struct notify {
   int wake; /* readable while a held call is to be looked at again */
   struct held *held;
   size_t held_count;
+  struct once_list once;
   struct seccomp_notif *notification;
   struct seccomp_notif_resp *response;
   size_t notification_size, response_size; /* the kernel's, which may be larger than ours */
@@ -238,10 +240,18 @@ static void set_request(struct held *held, enum want want, const char *path,
   };
 }
 
+static void open_for_it(struct held *held);
+
 static void ask(struct held *held, enum want want, const char *path, const struct stat *status) {
   set_request(held, want, path, status);
   if (watch_process(held) < 0) {
     fail(held, EACCES);
+    return;
+  }
+  if ((want == WANT_READ || want == WANT_STAT) &&
+      once_use(&held->notify->once, held->waiting.request.pid, status,
+               call_only_reads(&held->call))) {
+    open_for_it(held);
     return;
   }
   held->then = after_answer;
@@ -346,15 +356,40 @@ static void hand_in(struct held *held, enum outcome outcome) {
     held_free(held);
 }
 
-/* Only a regular file that is opened for reading can be handed in. What needs the file at its path
- * (stat, access, execve …) would need a mount, which all of the session would see. */
+/* Answers for the kernel. What goes to the caller's memory goes through a descriptor that was its
+ * own while it still waited. */
+static void tell(struct held *held) {
+  struct told told;
+  _cleanup_close_ int memory = target_open_memory(&held->call.target);
+  int result = call_tell(&held->call, held->found.fd, &told);
+  if (result == 0 && memory < 0 && told.size > 0)
+    result = -EACCES;
+  if (result == 0 && !still_waits(held->notify, held->call.id))
+    result = -ESRCH;
+  if (result == 0 && told.size > 0 &&
+      pwrite(memory, &told.data, told.size, (off_t)told.address) != (ssize_t)told.size)
+    result = -EFAULT;
+  fail(held, result == -ENOTSUP ? EACCES : -result); /* 0 is success */
+}
+
+/* Only a regular file that is opened for reading can be handed in, and who only looks at it can be
+ * told. What else needs the file at its path (execve, connect …) would need a mount, which all of
+ * the session would see. */
 static void open_for_it(struct held *held) {
-  if (!S_ISREG(held->found.status.st_mode) || !call_only_reads(&held->call)) {
+  if (!S_ISREG(held->found.status.st_mode)) {
     fail(held, EACCES);
-    return;
+  } else if (!call_only_reads(&held->call)) {
+    tell(held);
+  } else {
+    held->then = hand_in;
+    gate_open(held->notify->gate, &held->waiting);
   }
-  held->then = hand_in;
-  gate_open(held->notify->gate, &held->waiting);
+}
+
+static void use_once(struct held *held) {
+  once_remember(&held->notify->once, held->waiting.request.pid, &held->found.status,
+                call_only_reads(&held->call));
+  open_for_it(held);
 }
 
 /* Allowed, but not by a mount that was made for it: perhaps one that another call asked for. */
@@ -369,7 +404,7 @@ static void serve(struct held *held) {
   else if (held->found.place == PLACE_HIDDEN)
     refuse_hidden(held);
   else if (held->found.place == PLACE_GATED)
-    open_for_it(held);
+    use_once(held);
   else
     next(held);
 }

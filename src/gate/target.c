@@ -40,6 +40,13 @@ int target_read_path(const struct target *target, uint64_t address, char ret_pat
   return -ENAMETOOLONG;
 }
 
+int target_open_memory(const struct target *target) {
+  char path[64];
+  snprintf(path, sizeof path, "/proc/%d/mem", target->thread);
+  int fd = open(path, O_WRONLY | O_CLOEXEC);
+  return fd < 0 ? -errno : fd;
+}
+
 static int read_proc(const struct target *target, const char *name, char **ret_text) {
   char path[64];
   snprintf(path, sizeof path, "/proc/%d/%s", target->thread, name);

@@ -18,6 +18,9 @@ struct target {
 int target_read_path(const struct target *target, uint64_t address, char ret_path[PATH_MAX]);
 int target_read(const struct target *target, uint64_t address, void *ret_data, size_t size);
 
+/* Opens its memory for writing: it stays this one's, even if the number becomes another's. */
+int target_open_memory(const struct target *target);
+
 /* Is this one of our own that has not become a command yet? Its memory is closed to everybody. */
 bool target_is_ours(const struct target *target);
 

@@ -263,6 +263,16 @@ def test_once_is_one_call(box, gate, ground):
     assert len(asked) == 2
 
 
+@pytest.mark.parametrize("way", ["stat", "statx", "access"])
+def test_once_is_one_use(box, gate, ground, way):
+    """Programs look at a file, then open it: one question. The next one is another use."""
+    path, answers = f"{ground}/file", iter([gates.approve("once")])
+    argv = [files(box), way, path, "open", path, "open", path]
+    inside, asked = gates.run(box, gate, argv, lambda event: next(answers, gates.deny()))
+    assert lines(inside) == [*lines(box.plain(argv))[:2], "open EACCES"], (inside, asked)
+    assert len(asked) == 2
+
+
 def test_once_cannot_be_opened_for_writing(box, gate, ground):
     inside, _ = gates.run(box, gate, [files(box), "write-again", f"{ground}/file"],
                           lambda event: gates.approve("once"))

@@ -1,0 +1,42 @@
+/* What was allowed once, for a moment; see once.h. */
+#include "gate/once.h"
+
+#include <time.h>
+
+#define ONCE_NS (2ull * 1000 * 1000 * 1000)
+
+static uint64_t now_ns(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec;
+}
+
+static struct once *find(struct once_list *list, pid_t process, const struct stat *object) {
+  for (size_t i = 0; i < ONCE_COUNT; i++) {
+    struct once *once = &list->items[i];
+    if (process > 0 && once->process == process && once->inode == object->st_ino &&
+        once->device == object->st_dev && once->until_ns > now_ns())
+      return once;
+  }
+  return NULL;
+}
+
+bool once_use(struct once_list *list, pid_t process, const struct stat *object, bool opens) {
+  struct once *once = find(list, process, object);
+  if (!once || (opens && once->opened))
+    return false;
+  once->opened |= opens;
+  return true;
+}
+
+void once_remember(struct once_list *list, pid_t process, const struct stat *object, bool opens) {
+  if (find(list, process, object))
+    return;
+  list->items[list->next++ % ONCE_COUNT] = (struct once){
+      .process = process,
+      .device = object->st_dev,
+      .inode = object->st_ino,
+      .until_ns = now_ns() + ONCE_NS,
+      .opened = opens,
+  };
+}
