@@ -795,6 +795,11 @@ static int run_prepared(struct run *run) {
     return make_plan(run, &error) < 0 ? cli_report_for(invocation, &error) : print_plan(run);
   if (open_outputs(run, &error) == 0 && !detach)
     plain = run_without_sandbox(invocation, &run->host, run->policy, run->command.items, &error);
+  if (detach && run->policy->require == REQUIRE_DISABLED) {
+    sb_fail(&error, SB_CODE_USAGE, 0,
+            "--detach starts a sandbox, and require: disabled wants none");
+    sb_hint(&error, "leave one of them out");
+  }
   if (error.message)
     return cli_report_for(invocation, &error);
   if (plain || run->policy->require == REQUIRE_DISABLED)

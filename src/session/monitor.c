@@ -417,9 +417,10 @@ enum {
   WATCH_CONTROL = WATCH_GATE + GATE_WATCH_COUNT,
 };
 
-/* Watched until it is cut: then the end has been asked for. */
+/* Watched from the command's start, which sets the clocks, until it is cut. */
 static int lifeline_of(const struct monitor *monitor) {
-  return monitor->request->lifeline > 0 && !monitor->cut ? monitor->request->lifeline : -1;
+  bool watched = monitor->request->lifeline > 0 && monitor->result->started && !monitor->cut;
+  return watched ? monitor->request->lifeline : -1;
 }
 
 /* Whoever wanted the result is gone, and nobody is left to end it. */
