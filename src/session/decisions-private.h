@@ -1,5 +1,5 @@
-/* Private to the two halves of decisions: asking (decisions.c) and answering (decisions-answer.c).
- */
+/* Private to the parts of decisions: judging (decisions-judge.c), asking (decisions.c) and
+ * answering (decisions-answer.c). */
 #pragma once
 
 #include "plan/inodes.h"
@@ -47,6 +47,11 @@ struct decisions {
   char *tree;               /* of the last answer */
   struct inode_set secrets; /* files behind hidden names, of the device asked about last */
 };
+
+struct outcome outcome_denied(enum denial_reason reason, const char *by);
+
+/* By policy, then by what was answered before; PENDING if neither decides. */
+struct outcome decisions_judge(struct decisions *decisions, const struct access_request *request);
 
 uint64_t decisions_now(const struct decisions *decisions);
 

@@ -1,18 +1,14 @@
-/* Policy, cache, question: the asking half of decisions; see decisions.h. Must never answer "allow"
- * before the audit log has the line. */
+/* The asking half of decisions: who is asked, who waits, what is written down; see decisions.h.
+ * Must never answer "allow" before the audit log has the line. */
 #include "session/decisions.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
 
 #include "core/alloc.h"
 #include "core/cleanup.h"
 #include "core/json.h"
-#include "core/path.h"
-#include "core/strv.h"
-#include "session/ancestors.h"
 #include "session/decisions-private.h"
 
 /* A person is not asked more than this. A question that was answered gives its token back, so a
@@ -161,124 +157,6 @@ static void summarise(struct decisions *decisions) {
   notice(decisions, sentence);
 }
 
-/* ---- policy and cache ---- */
-
-static struct outcome denied(enum denial_reason reason, const char *by) {
-  return (struct outcome){.answer = ANSWER_DENY, .reason = reason, .by = by};
-}
-
-/* A rule's own folder becomes visible as a whole, so that its other files need no grant each. */
-static struct outcome allowed_by_rule(const struct decisions *decisions,
-                                      const struct access_request *request,
-                                      const struct rule *rule) {
-  bool whole = !rule->is_glob && path_is_under(request->path, rule->pattern) &&
-               !ancestor_is_too_large(decisions->config.context, rule->pattern);
-  return (struct outcome){
-      .answer = ANSWER_ALLOW,
-      .scope = SCOPE_SESSION,
-      .tree = whole ? rule->pattern : request->path,
-      .writable = rule->kind == RULE_WRITE,
-      .by = "policy",
-      .rule = rule,
-  };
-}
-
-/* Secrets of the built-in table are asked about only if a person's policy says so; what a store
- * hides never is. See docs/POLICY.md. */
-static bool may_ask_secret(const struct policy *policy, const struct rule *rule) {
-  return policy->ask_secrets && rule && rule->origin.store == STORE_BUILTIN;
-}
-
-/* The hidden object that the path lies in, or NULL. */
-static const char *hidden_above(const struct decisions *decisions, const char *path) {
-  const struct strv *hidden = decisions->config.hidden;
-  for (size_t i = 0; hidden && i < hidden->count; i++) {
-    if (path_is_under(path, hidden->items[i]))
-      return hidden->items[i];
-  }
-  return NULL;
-}
-
-/* A second name (hard link) of a hidden file is the hidden file. */
-static bool is_second_name(struct decisions *decisions, const struct access_request *request) {
-  const struct strv *hidden = decisions->config.hidden;
-  struct stat status;
-  if (!hidden || lstat(request->path, &status) < 0 || !S_ISREG(status.st_mode) ||
-      status.st_nlink < 2)
-    return false;
-  if (decisions->secrets.device != status.st_dev || decisions->secrets.count == 0) {
-    inode_set_clear(&decisions->secrets);
-    decisions->secrets = (struct inode_set){.device = status.st_dev};
-    for (size_t i = 0; i < hidden->count; i++)
-      inode_set_add_tree(&decisions->secrets, hidden->items[i]);
-  }
-  return inode_set_contains(&decisions->secrets, status.st_ino);
-}
-
-/* True if the object is hidden although no rule says so of its name. Only a rule that names the
- * hidden object or something in it opens it. */
-static bool is_hidden_object(struct decisions *decisions, const struct access_request *request,
-                             const struct rule *rule) {
-  const char *above = hidden_above(decisions, request->path);
-  if (above)
-    return !rule || rule->is_glob || !path_is_under(rule->pattern, above);
-  return !rule && is_second_name(decisions, request);
-}
-
-static struct outcome judge_by_policy(struct decisions *decisions,
-                                      const struct access_request *request) {
-  struct policy *policy = decisions->config.policy;
-  policy_resolve(policy); /* once; a session that asks nothing need not pay for it */
-  enum access access = request->want == WANT_WRITE ? ACCESS_WRITE : ACCESS_READ;
-  struct decision decision = policy_decide(policy, request->path, access);
-  if (decision.verdict == VERDICT_HIDE && access == ACCESS_READ &&
-      may_ask_secret(policy, decision.rule))
-    return (struct outcome){.answer = ANSWER_PENDING, .secret = decision.rule->why};
-  if (decision.verdict == VERDICT_HIDE || is_hidden_object(decisions, request, decision.rule))
-    return (struct outcome){
-        .answer = ANSWER_HIDE, .reason = DENIAL_HIDDEN, .by = "policy", .rule = decision.rule};
-  if (decision.verdict == VERDICT_DENY) {
-    struct outcome outcome = denied(DENIAL_READ_ONLY, "policy");
-    outcome.rule = decision.rule;
-    return outcome;
-  }
-  if (decision.verdict == VERDICT_ASK && access == ACCESS_WRITE &&
-      ancestor_is_guarded(decisions->config.context, request->path))
-    return denied(DENIAL_POLICY, "policy");
-  /* That a socket may be looked at does not mean that it may be spoken to. */
-  if (decision.verdict == VERDICT_ALLOW && request->want != WANT_CONNECT)
-    return allowed_by_rule(decisions, request, decision.rule);
-  return (struct outcome){.answer = ANSWER_PENDING};
-}
-
-static struct outcome judge_by_approval(const struct access_request *request,
-                                        const struct approval *approval) {
-  if (approval->verdict == APPROVAL_DENY)
-    return denied(DENIAL_ANSWERED, "session");
-  return (struct outcome){
-      .answer = ANSWER_ALLOW,
-      .scope = approval->scope,
-      .tree = request->subject == SUBJECT_FILE ? approval->path : NULL,
-      .writable = approval->write,
-      .by = "session",
-  };
-}
-
-static struct outcome judge(struct decisions *decisions, const struct access_request *request) {
-  struct outcome outcome = {.answer = ANSWER_PENDING};
-  const struct approval *approval = approvals_find(&decisions->approvals, request);
-  if (request->subject == SUBJECT_FILE)
-    outcome = judge_by_policy(decisions, request);
-  if (outcome.answer == ANSWER_ALLOW && approval && approval->verdict == APPROVAL_ASK)
-    outcome = (struct outcome){.answer = ANSWER_PENDING};
-  if (outcome.answer != ANSWER_PENDING)
-    return outcome;
-  /* An approved folder does not open the secrets in it. */
-  bool applies = approval && approval->verdict != APPROVAL_ASK &&
-                 (!outcome.secret || approval->secret || approval->verdict == APPROVAL_DENY);
-  return applies ? judge_by_approval(request, approval) : outcome;
-}
-
 /* ---- answering at once ---- */
 
 static void fill_answer(struct decisions *decisions, const struct outcome *outcome,
@@ -311,7 +189,7 @@ static void answer_at_once(struct decisions *decisions, const struct access_requ
       decisions_record(decisions, "decision", outcome_to_json(request, &outcome, exe, cwd),
                        &error) < 0 &&
       outcome.answer == ANSWER_ALLOW)
-    outcome = denied(DENIAL_AUDIT, "audit");
+    outcome = outcome_denied(DENIAL_AUDIT, "audit");
   if (outcome.answer == ANSWER_ALLOW)
     decisions->counts.allowed++;
   else
@@ -335,7 +213,7 @@ static struct outcome learn(const struct access_request *request, const char *se
   bool read = request->subject == SUBJECT_FILE && request->want != WANT_WRITE &&
               request->want != WANT_CONNECT;
   if (!read || secret)
-    return denied(DENIAL_NOBODY, "learn");
+    return outcome_denied(DENIAL_NOBODY, "learn");
   return (struct outcome){
       .answer = ANSWER_ALLOW,
       .scope = request->folder ? SCOPE_ONCE : SCOPE_SESSION,
@@ -347,15 +225,15 @@ static struct outcome learn(const struct access_request *request, const char *se
 /* Why nobody is asked, as a denial; PENDING if somebody is. */
 static struct outcome refuse_question(struct decisions *decisions) {
   if (decisions->deny_rest)
-    return denied(DENIAL_REST, "session");
+    return outcome_denied(DENIAL_REST, "session");
   if (!decisions->config.waits && !has_answering_supervisor(decisions))
-    return denied(DENIAL_NOBODY, "nobody");
+    return outcome_denied(DENIAL_NOBODY, "nobody");
   if (decisions->count < PENDING_LIMIT && bucket_take(&decisions->asking, decisions_now(decisions)))
     return (struct outcome){.answer = ANSWER_PENDING};
   decisions->counts.flooded++;
   decisions->flooded++;
   summarise_later(decisions);
-  return denied(DENIAL_FLOOD, "flood");
+  return outcome_denied(DENIAL_FLOOD, "flood");
 }
 
 static struct question *find_same(const struct decisions *decisions,
@@ -384,7 +262,7 @@ static void put_question(struct decisions *decisions, struct question *question)
 
 uint64_t decisions_ask(struct decisions *decisions, const struct access_request *request,
                        answer_callback *callback, void *context, struct answered *ret_answer) {
-  struct outcome outcome = judge(decisions, request);
+  struct outcome outcome = decisions_judge(decisions, request);
   const char *secret = outcome.secret;
   struct question *question = NULL;
   if (outcome.answer == ANSWER_PENDING) {
@@ -471,7 +349,7 @@ int decisions_settle(struct decisions *decisions, struct question *question,
   int result = decisions_record(decisions, "decision",
                                 question_outcome_json(decisions, question, &outcome), error);
   if (result < 0 && outcome.answer == ANSWER_ALLOW)
-    outcome = denied(DENIAL_AUDIT, "audit");
+    outcome = outcome_denied(DENIAL_AUDIT, "audit");
   forget(decisions, question, how_settled(&outcome));
   if (outcome.answer == ANSWER_ALLOW || outcome.reason == DENIAL_ANSWERED)
     bucket_give(&decisions->asking, 1);
@@ -489,7 +367,7 @@ int decisions_settle(struct decisions *decisions, struct question *question,
 void decisions_settle_covered(struct decisions *decisions) {
   for (size_t i = 0; i < decisions->count;) {
     struct question *question = decisions->questions[i];
-    struct outcome outcome = judge(decisions, &question->request);
+    struct outcome outcome = decisions_judge(decisions, &question->request);
     if (outcome.answer == ANSWER_PENDING) {
       i++;
       continue;
@@ -504,7 +382,7 @@ void decisions_settle_covered(struct decisions *decisions) {
 void decisions_deny_all(struct decisions *decisions, enum denial_reason reason, const char *by) {
   while (decisions->count > 0) {
     _cleanup_error_ struct sb_error ignored = {0};
-    struct outcome outcome = denied(reason, by);
+    struct outcome outcome = outcome_denied(reason, by);
     (void)decisions_settle(decisions, decisions->questions[0], &outcome, &ignored);
   }
 }
@@ -527,7 +405,7 @@ void decisions_note_refused(struct decisions *decisions, const struct access_req
                             const char *reason) {
   _cleanup_free_ char *exe = NULL, *cwd = NULL;
   _cleanup_error_ struct sb_error ignored = {0};
-  struct outcome outcome = denied(DENIAL_READ_ONLY, "policy");
+  struct outcome outcome = outcome_denied(DENIAL_READ_ONLY, "policy");
   process_describe(request->pid, &exe, &cwd);
   if (is_audited(decisions, &outcome)) {
     json_t *fields = outcome_to_json(request, &outcome, exe, cwd);
@@ -549,7 +427,7 @@ void decisions_tick(struct decisions *decisions) {
       continue;
     }
     _cleanup_error_ struct sb_error ignored = {0};
-    struct outcome outcome = denied(DENIAL_TIMEOUT, "timeout");
+    struct outcome outcome = outcome_denied(DENIAL_TIMEOUT, "timeout");
     (void)decisions_settle(decisions, question, &outcome, &ignored);
     i = 0;
   }

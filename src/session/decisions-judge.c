@@ -1,0 +1,125 @@
+/* What policy and earlier answers say about a request, before anybody is asked; see decisions.h.
+ * The one place where something is found to be hidden although no rule names it. */
+#include <string.h>
+#include <sys/stat.h>
+
+#include "core/path.h"
+#include "core/strv.h"
+#include "session/ancestors.h"
+#include "session/decisions-private.h"
+
+struct outcome outcome_denied(enum denial_reason reason, const char *by) {
+  return (struct outcome){.answer = ANSWER_DENY, .reason = reason, .by = by};
+}
+
+/* A rule's own folder becomes visible as a whole, so that its other files need no grant each. */
+static struct outcome allowed_by_rule(const struct decisions *decisions,
+                                      const struct access_request *request,
+                                      const struct rule *rule) {
+  bool whole = !rule->is_glob && path_is_under(request->path, rule->pattern) &&
+               !ancestor_is_too_large(decisions->config.context, rule->pattern);
+  return (struct outcome){
+      .answer = ANSWER_ALLOW,
+      .scope = SCOPE_SESSION,
+      .tree = whole ? rule->pattern : request->path,
+      .writable = rule->kind == RULE_WRITE,
+      .by = "policy",
+      .rule = rule,
+  };
+}
+
+/* Secrets of the built-in table are asked about only if a person's policy says so; what a store
+ * hides never is. See docs/POLICY.md. */
+static bool may_ask_secret(const struct policy *policy, const struct rule *rule) {
+  return policy->ask_secrets && rule && rule->origin.store == STORE_BUILTIN;
+}
+
+/* The hidden object that the path lies in, or NULL. */
+static const char *hidden_above(const struct decisions *decisions, const char *path) {
+  const struct strv *hidden = decisions->config.hidden;
+  for (size_t i = 0; hidden && i < hidden->count; i++) {
+    if (path_is_under(path, hidden->items[i]))
+      return hidden->items[i];
+  }
+  return NULL;
+}
+
+/* A second name (hard link) of a hidden file is the hidden file. */
+static bool is_second_name(struct decisions *decisions, const struct access_request *request) {
+  const struct strv *hidden = decisions->config.hidden;
+  struct stat status;
+  if (!hidden || lstat(request->path, &status) < 0 || !S_ISREG(status.st_mode) ||
+      status.st_nlink < 2)
+    return false;
+  if (decisions->secrets.device != status.st_dev || decisions->secrets.count == 0) {
+    inode_set_clear(&decisions->secrets);
+    decisions->secrets = (struct inode_set){.device = status.st_dev};
+    for (size_t i = 0; i < hidden->count; i++)
+      inode_set_add_tree(&decisions->secrets, hidden->items[i]);
+  }
+  return inode_set_contains(&decisions->secrets, status.st_ino);
+}
+
+/* True if the object is hidden although no rule says so of its name. Only a rule that names the
+ * hidden object or something in it opens it. */
+static bool is_hidden_object(struct decisions *decisions, const struct access_request *request,
+                             const struct rule *rule) {
+  const char *above = hidden_above(decisions, request->path);
+  if (above)
+    return !rule || rule->is_glob || !path_is_under(rule->pattern, above);
+  return !rule && is_second_name(decisions, request);
+}
+
+static struct outcome judge_by_policy(struct decisions *decisions,
+                                      const struct access_request *request) {
+  struct policy *policy = decisions->config.policy;
+  policy_resolve(policy); /* once; a session that asks nothing need not pay for it */
+  enum access access = request->want == WANT_WRITE ? ACCESS_WRITE : ACCESS_READ;
+  struct decision decision = policy_decide(policy, request->path, access);
+  if (decision.verdict == VERDICT_HIDE && access == ACCESS_READ &&
+      may_ask_secret(policy, decision.rule))
+    return (struct outcome){.answer = ANSWER_PENDING, .secret = decision.rule->why};
+  if (decision.verdict == VERDICT_HIDE || is_hidden_object(decisions, request, decision.rule))
+    return (struct outcome){
+        .answer = ANSWER_HIDE, .reason = DENIAL_HIDDEN, .by = "policy", .rule = decision.rule};
+  if (decision.verdict == VERDICT_DENY) {
+    struct outcome outcome = outcome_denied(DENIAL_READ_ONLY, "policy");
+    outcome.rule = decision.rule;
+    return outcome;
+  }
+  if (decision.verdict == VERDICT_ASK && access == ACCESS_WRITE &&
+      ancestor_is_guarded(decisions->config.context, request->path))
+    return outcome_denied(DENIAL_POLICY, "policy");
+  /* That a socket may be looked at does not mean that it may be spoken to. */
+  if (decision.verdict == VERDICT_ALLOW && request->want != WANT_CONNECT)
+    return allowed_by_rule(decisions, request, decision.rule);
+  return (struct outcome){.answer = ANSWER_PENDING};
+}
+
+static struct outcome judge_by_approval(const struct access_request *request,
+                                        const struct approval *approval) {
+  if (approval->verdict == APPROVAL_DENY)
+    return outcome_denied(DENIAL_ANSWERED, "session");
+  return (struct outcome){
+      .answer = ANSWER_ALLOW,
+      .scope = approval->scope,
+      .tree = request->subject == SUBJECT_FILE ? approval->path : NULL,
+      .writable = approval->write,
+      .by = "session",
+  };
+}
+
+struct outcome decisions_judge(struct decisions *decisions, const struct access_request *request) {
+  struct outcome outcome = {.answer = ANSWER_PENDING};
+  const struct approval *approval = approvals_find(&decisions->approvals, request);
+  if (request->subject == SUBJECT_FILE)
+    outcome = judge_by_policy(decisions, request);
+  if (outcome.answer == ANSWER_ALLOW && approval && approval->verdict == APPROVAL_ASK)
+    outcome = (struct outcome){.answer = ANSWER_PENDING};
+  if (outcome.answer != ANSWER_PENDING)
+    return outcome;
+  /* An approved folder does not open the secrets in it. */
+  bool applies = approval && approval->verdict != APPROVAL_ASK &&
+                 (!outcome.secret || approval->secret || approval->verdict == APPROVAL_DENY);
+  return applies ? judge_by_approval(request, approval) : outcome;
+}
