@@ -65,10 +65,10 @@ static const struct {
                          true},
     [STEP_LOOPBACK] = {"bringing up the session's loopback interface", "run 'sandbox doctor'",
                        true},
+    /* not by_kernel: without a way out nobody wants to run without a sandbox */
     [STEP_NETWORK] = {"preparing the session's network for the relay",
                       "it needs nftables with transparent proxying in the kernel (nf_tables, "
-                      "nft_tproxy); run 'sandbox doctor'",
-                      true},
+                      "nft_tproxy); run 'sandbox doctor'"},
     [STEP_HOSTNAME] = {"setting the session's host name", "run 'sandbox doctor'"},
     [STEP_PRIVATE] = {"mounting the session's private tmpfs", "run 'sandbox doctor'", true},
     [STEP_PIVOT] = {"entering the session's root", "is '/' an initramfs? see docs/ARCHITECTURE.md",

@@ -31,7 +31,7 @@ struct monitor {
   struct execs execs;
   struct supervision supervision;
   struct strv unsaid; /* warnings that wait until the terminal is the user's again */
-  struct gate *gate; /* dynamic mode */
+  struct gate *gate;  /* dynamic mode */
   struct limit_group limits;
   struct deadline deadline;
   uint64_t next_look_ns; /* when the limits are looked at again; 0: not at all */
