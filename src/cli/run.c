@@ -563,10 +563,17 @@ static int execute_elsewhere(struct run *run, const struct backend *backend,
     if (run->overlay_lock < 0)
       return -1;
   }
+  _cleanup_snapshot_ struct snapshot *snapshot = NULL;
+  if (wants_report(run)) {
+    run_watched_places(&run->plan, &run->watched);
+    snapshot = changes_snapshot_begin(run->watched.items, run->watched.count,
+                                      &changes_default_limits);
+  }
   struct timespec started = change_clock_now().start;
   int result = backend_run(backend, request, ret_result, error);
-  if (overlaid)
-    conclude_changes(run, ret_result, result == 0, started);
+  if (snapshot)
+    ret_result->changes = changes_report(snapshot, run->host.home, &changes_default_limits);
+  conclude_changes(run, ret_result, result == 0, started);
   return result;
 }
 

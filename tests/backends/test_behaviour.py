@@ -247,6 +247,21 @@ def test_json_result(box):
     assert answer["backend"] == box.name and answer["resourceUsage"]["wallTime"] > 0
 
 
+@pytest.mark.once
+def test_changes_are_reported(box):
+    result = box.run(sh("echo x > new; rm README.md; mkfifo pipe"), options=["--json"])
+    changes = json.loads(result.stdout)["changes"]
+    assert (changes["created"], changes["deleted"]) == (2, 1), changes
+    assert "pipe" in json.dumps(changes["items"]), changes
+
+
+@pytest.mark.once
+def test_the_start_is_in_the_audit_log(box):
+    answer = json.loads(box.run(["true"], options=["--json"]).stdout)
+    log = box.plain([box.world.command, "audit", "--json"])
+    assert answer["sid"] in log.stdout and '"bwrap"' in log.stdout, log
+
+
 def test_a_terminal(box):
     result = box.run(sh("test -t 0 && test -t 1 && echo yes"), tty=True)
     assert "yes" in result.stdout and result.exit == 0 and result.terminal_restored, result
