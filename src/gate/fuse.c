@@ -16,19 +16,17 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/xattr.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "core/alloc.h"
 #include "core/cleanup.h"
 #include "gate/nodes.h"
+#include "gate/once.h"
 #include "gate/waiting.h"
 
 #define ENDLESS        1e9
 #define FOLDER_SECONDS 1.0
 #define TURN_LIMIT     64 /* requests served before the monitor looks at its other business */
-#define ONCE_COUNT     16
-#define ONCE_NS        (2ull * 1000 * 1000 * 1000)
 
 enum call {
   CALL_GETATTR,
@@ -40,22 +38,12 @@ enum call {
   CALL_LISTXATTR,
 };
 
-/* "Once" is one use of an object by one process: programs look at a file, then open it. */
-struct once {
-  pid_t pid;
-  dev_t device;
-  ino_t inode;
-  uint64_t until_ns;
-  bool opened;
-};
-
 struct fuse_gate {
   struct gate *gate;
   struct nodes *nodes;
   struct fuse_session *session;
   struct fuse_buf buffer;
-  struct once once[ONCE_COUNT];
-  size_t next_once;
+  struct once_list once;
   struct held *held;     /* every call that waits */
   struct parked *parked; /* look-ups that do */
 };
@@ -85,12 +73,6 @@ static struct node *node_of(struct fuse_gate *fuse, fuse_ino_t number) {
 
 static fuse_ino_t number_of(const struct node *node) {
   return node->parent ? (fuse_ino_t)node : FUSE_ROOT_ID;
-}
-
-static uint64_t now_ns(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec;
 }
 
 /* ---- what can be said without a decision ---- */
@@ -351,38 +333,16 @@ static void serve(struct held *held) {
 
 /* ---- once ---- */
 
-static struct once *find_once(struct fuse_gate *fuse, const struct held *held) {
-  for (size_t i = 0; i < ONCE_COUNT; i++) {
-    struct once *once = &fuse->once[i];
-    if (once->pid == fuse_req_ctx(held->request)->pid && once->inode == held->node->status.st_ino &&
-        once->device == held->node->status.st_dev && once->until_ns > now_ns())
-      return once;
-  }
-  return NULL;
-}
-
 static bool opens(const struct held *held) {
   return held->call == CALL_OPEN || held->call == CALL_OPENDIR;
 }
 
 static bool use_once(struct fuse_gate *fuse, const struct held *held) {
-  struct once *once = find_once(fuse, held);
-  if (!once || (opens(held) && once->opened))
-    return false;
-  once->opened |= opens(held);
-  return true;
+  return once_use(&fuse->once, fuse_req_ctx(held->request)->pid, &held->node->status, opens(held));
 }
 
 static void remember_once(struct fuse_gate *fuse, const struct held *held) {
-  if (find_once(fuse, held))
-    return;
-  fuse->once[fuse->next_once++ % ONCE_COUNT] = (struct once){
-      .pid = fuse_req_ctx(held->request)->pid,
-      .device = held->node->status.st_dev,
-      .inode = held->node->status.st_ino,
-      .until_ns = now_ns() + ONCE_NS,
-      .opened = opens(held),
-  };
+  once_remember(&fuse->once, fuse_req_ctx(held->request)->pid, &held->node->status, opens(held));
 }
 
 /* ---- calls that wait ---- */
