@@ -43,10 +43,10 @@ def test_uncut(box):
 
 
 def test_cut_before_the_start(box):
-    process, ours = start(box, ["--", *IGNORING])
+    process, ours = start(box, ["--", "sleep", "60"])
     os.close(ours)
     process.communicate(timeout=20)
-    assert process.returncode == 137
+    assert process.returncode in (137, 143)
 
 
 def test_detached(box):
