@@ -30,7 +30,7 @@ static int record(const struct invocation *invocation, const struct host_context
     count++;
   json_t *fields = json_object();
   json_set_string(fields, "reason", reason);
-  json_set_words(fields, "argv", command, count);
+  json_set_words(fields, "command", command, count);
   json_set_path(fields, "cwd", host->cwd);
   json_object_set_new(fields, "excluded", json_boolean(verdict->excluded));
   if (host->state_home)

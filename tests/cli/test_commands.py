@@ -49,7 +49,7 @@ def test_an_excluded_command_runs_outside(box, tools):
     result = run(box, tools, ["--", PROBE, "x"], allowing(box))
     assert result.stdout == "outside x\n" and result.exit == 0, result
     assert "NOT SANDBOXED" in result.stderr and "commands.exclude" in result.stderr
-    assert chain(box)[-1]["event"] == "excluded" and chain(box)[-1]["argv"][:1] == [PROBE]
+    assert chain(box)[-1]["event"] == "excluded" and chain(box)[-1]["command"][:1] == [PROBE]
 
 
 def test_the_control_runs_inside(box, tools):
@@ -194,7 +194,7 @@ def test_bypass_runs_outside_and_is_on_record(box, tools):
     assert result.stdout == "outside\n" and "NOT SANDBOXED" in result.stderr, result
     last = chain(box)[-1]
     assert last["event"] == "bypass" and last["reason"] == "needs a device", last
-    assert last["argv"] == [PROBE] and last["cwd"] == box.project
+    assert last["command"] == [PROBE] and last["cwd"] == box.project
 
 
 def test_bypass_can_be_forbidden(box, tools):
