@@ -115,6 +115,10 @@ static int collect_literal(struct compiler *compiler, struct places *places,
                rule->pattern);
       continue;
     }
+    /* The gate grants it with the first access, like any answer: what is mounted from the start
+     * could not be revoked. */
+    if (rule->granted && rule->kind == RULE_READ && compiler->dynamic)
+      continue;
     char *path = compile_resolve(rule->pattern);
     int result =
         path ? add_candidate(places, path, rule, error) : missing_place(compiler, rule, error);

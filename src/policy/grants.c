@@ -334,6 +334,7 @@ static int apply_path(struct policy *policy, const struct policy_context *contex
   _cleanup_free_ char *pattern = policy_escape_path(grant->path);
   struct rule rule = {.kind = grant->writable ? RULE_WRITE : RULE_READ,
                       .origin = *origin,
+                      .granted = grant->allow,
                       .why = arena_strdup(&policy->strings, visible)};
   if (!grant->allow) { /* a denial only takes away, whatever the name leads to */
     rule.kind = RULE_HIDE;

@@ -221,6 +221,13 @@ static int fail_nothing(const struct decisions *decisions, const struct revocati
   return sb_hint(error, "it is covered by '%s'; revoke that", tree);
 }
 
+/* A stored grant that was loaded at the start is a rule of the policy. */
+static bool is_granted_by_policy(const struct decisions *decisions, const char *path) {
+  struct decision decision = policy_decide(decisions->config.policy, path, ACCESS_READ);
+  return decision.verdict == VERDICT_ALLOW && decision.rule && decision.rule->granted &&
+         strcmp(decision.rule->pattern, path) == 0;
+}
+
 int decisions_revoke(struct decisions *decisions, const struct revocation *revocation,
                      size_t *ret_stored, struct sb_error *error) {
   const struct decision_services *services = &decisions->config.services;
@@ -236,7 +243,7 @@ int decisions_revoke(struct decisions *decisions, const struct revocation *revoc
   bool granted = path && services->revoke && services->revoke(services->context, path);
   if (revocation->stored && unstore(decisions, name, &stored, error) < 0)
     return -1;
-  /* What a stored grant allowed at the start is a rule of the loaded policy. */
+  granted |= path && is_granted_by_policy(decisions, path);
   if (path && (granted || stored > 0))
     approvals_add(&decisions->approvals,
                   &(struct approval){.verdict = APPROVAL_ASK, .path = (char *)path});

@@ -224,6 +224,22 @@ def test_revoke_in_a_running_session(box, data):
         assert session.result()[:2] == (1, "content of a\n")
 
 
+def test_revoke_what_an_earlier_session_kept(box, data):
+    """It was allowed from the start of this one, and is not any more."""
+    with asking(box, ["cat", f"{data}/a.txt"]) as session:
+        asked = eventually(lambda: pending(session))[0]
+        assert sandbox(box, "approve", session.sid, asked["id"], "--user").exit == 0
+        assert session.result()[0] == 0
+    script = (f"cat {data}/a.txt && touch one; while ! test -e two; do sleep 0.02; done; "
+              f"cat {data}/a.txt")
+    with asking(box, ["sh", "-c", script], supervised=False) as session:
+        assert eventually(lambda: os.path.exists(box.path("one")))
+        result = sandbox(box, "policy", "revoke", f"{data}/a.txt")
+        assert (result.exit, result.stdout) == (0, "revoked: 1 stored, in 1 running session\n")
+        box.identity.file(box.path("two"), "")
+        assert session.result()[:2] == (1, "content of a\n")
+
+
 @once
 def test_save(box, data):
     with asking(box, ["sh", "-c", f"cat {data}/a.txt; read x < /dev/null; sleep 20"]) as session, \
