@@ -195,3 +195,27 @@ def test_nothing_outlives_the_caller(python, box, program):
     while sleepers() or os.listdir(os.path.join(box.identity.runtime, "sandbox")):
         assert time.monotonic() < end, "the sandbox outlives its caller"
         time.sleep(0.05)
+
+
+def test_the_command_is_killed(python, box):
+    """The call fails, and what it started is gone."""
+    shown = python(BOX + f"""
+import signal, subprocess, threading, time
+def kill():
+    while not os.path.exists("mark"):
+        time.sleep(0.01)
+    child = subprocess.run(["pgrep", "-P", str(os.getpid()), "-x", "sandbox"], capture_output=True, text=True)
+    os.kill(int(child.stdout), signal.SIGKILL)
+thread = threading.Thread(target=kill)
+thread.start()
+try:
+    show(box.run("echo > mark; {SLEEP}").exit_code)
+except SandboxError as error:
+    show([error.code, error.message])
+thread.join()""")
+    assert shown == ["system", "sandbox gave no result"]
+    end = time.monotonic() + 10
+    while sleepers():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+    box.plain([box.world.command, "ps"])  # sweeps what the killed one left
