@@ -190,6 +190,12 @@ class World:
         usable = world_reachable(command) and not private
         return command if usable else self.install(command, "sandbox")
 
+    def accompany(self, name):
+        """A copy of the command needs the programs that it starts beside it."""
+        program = os.path.join(os.environ.get("SANDBOX_BUILD", ""), "src/backend", name)
+        if self.command and os.path.dirname(self.command) == self.bin and os.path.exists(program):
+            self._install(program, name)
+
     def _make_identities(self):
         if self.root:
             self._add("root", 0, 0, "root")
@@ -219,6 +225,9 @@ class World:
         return self.identities[name]
 
     def close(self):
+        for pid, line in children().items():
+            if line.startswith(OF_THE_USER):
+                kill(pid)
         if self.login:
             subprocess.run(["userdel", self.login], capture_output=True)
         shutil.rmtree(self.base, ignore_errors=True)
@@ -508,6 +517,18 @@ def mounts_below(base):
         return sorted(line.split()[4] for line in source if base in line)
 
 
+# Any podman command of a plain user starts this, once per user, and needs it as long as containers
+# run: it holds the user namespace. Not a leak of ours; it ends with the tests.
+OF_THE_USER = ("catatonit -P", "podman pause")
+
+
+def kill(pid):
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+
+
 def is_unlocked(path):
     """Whoever uses a scratch folder holds a shared lock on it."""
     try:
@@ -530,8 +551,6 @@ class LeakCheck:
     # and the stock of unused placeholders.
     STATE_ALLOWED = ("audit", "log", "trust", "history", "lock", "overlays", "reports", "pool")
     RUNTIME_ALLOWED = ("lock", "audit")
-    # Any podman command of a plain user starts this, once per user; it holds the user namespace.
-    OF_THE_USER = ("catatonit -P", "podman pause")
 
     def __init__(self, box):
         self.box = box
@@ -570,17 +589,14 @@ class LeakCheck:
     def _processes(self, wait):
         end = time.monotonic() + wait
         while True:
-            left = {pid: line for pid, line in children().items() if pid not in self.processes}
+            left = {pid: line for pid, line in children().items()
+                    if pid not in self.processes and not line.startswith(OF_THE_USER)}
             if not left or time.monotonic() > end:
                 break
             time.sleep(0.01)
         for pid in left:  # they are ours: started by this test, found below us
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
-        return [f"process left: {pid} {line}" for pid, line in left.items()
-                if not line.startswith(self.OF_THE_USER)]
+            kill(pid)
+        return [f"process left: {pid} {line}" for pid, line in left.items()]
 
     def _files(self, folder, allowed):
         found, owner = [], self.box.identity.name

@@ -229,6 +229,10 @@ char *backend_list_to_text(const struct host_context *host, const struct policy 
 /* The absolute path of a program on $PATH, or NULL. New string. */
 char *tool_find(const char *name);
 
+/* A program of our own that is not for $PATH, such as sandbox-vm; canonical, or NULL. New string.
+ */
+char *tool_find_own(const char *name);
+
 struct tool_version {
   int major, minor, patch;
 };

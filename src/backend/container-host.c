@@ -19,6 +19,7 @@ const char *container_image(const struct policy *policy) {
 }
 
 char *container_first_line(const char *output) {
+  output += strspn(output, "\n \t");
   static const char *const prefixes[] = {"Error: ", "ERROR: ", "error: "};
   for (size_t i = 0; i < ARRAY_SIZE(prefixes); i++) {
     if (strncmp(output, prefixes[i], strlen(prefixes[i])) == 0)
@@ -102,7 +103,17 @@ static bool is_alive(const char *session_id) {
   return fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) < 0;
 }
 
-/* `time`: the option that keeps podman from waiting ten seconds for the container, or NULL. */
+/* Not always at the first attempt: its orphaned client may be ending it at the same moment. `time`:
+ * the option that keeps podman from waiting ten seconds for the container, or NULL. */
+static void remove_container(const char *program, char *name, char *time) {
+  char *words[] = {(char *)program, "rm", "--force", "--volumes", name, time, NULL};
+  for (int attempt = 0; attempt < 3; attempt++) {
+    _cleanup_free_ char *output = NULL;
+    if (tool_ask(words, 20, &output) == 0)
+      return;
+  }
+}
+
 static void sweep(const char *program, char *time, const struct host_context *host) {
   _cleanup_free_ char *user = xasprintf("label=sandbox.user=%u", (unsigned)host->user);
   char *words[] = {(char *)program, "ps", "--all",    "--filter",   "label=sandbox.session",
@@ -114,9 +125,7 @@ static void sweep(const char *program, char *time, const struct host_context *ho
   for (char *name; (name = strsep(&rest, "\n"));) {
     if (strncmp(name, "sandbox-", 8) != 0 || is_alive(name + 8))
       continue;
-    char *remove[] = {(char *)program, "rm", "--force", "--volumes", name, time, NULL};
-    _cleanup_free_ char *ignored = NULL;
-    (void)tool_ask(remove, 20, &ignored);
+    remove_container(program, name, time);
   }
 }
 

@@ -56,6 +56,8 @@ static void add_frame(struct writer *writer) {
   }
   if (setup->has_init)
     strv_add(writer->argv, "--init");
+  if (setup->init)
+    strv_addf(writer->argv, "--init-path=%s", setup->init);
   if (setup->runtime)
     strv_addf(writer->argv, "--runtime=%s", setup->runtime);
   if (setup->is_remapped)

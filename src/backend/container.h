@@ -23,6 +23,7 @@ struct container_setup {
   enum container_identity identity;
   bool is_podman;
   bool has_init;    /* a small init for the container is installed */
+  const char *init; /* which one; NULL: the engine knows */
   bool is_labelled; /* SELinux enforces: mounts would be unreadable */
   bool has_proxies; /* docker's configuration names some */
   bool is_remapped; /* the daemon has a user namespace, and must not use it */

@@ -27,6 +27,14 @@ static int ask_daemon(const char *program, char **ret_information) {
   return result == 0 && strstr(*ret_information, " pids=") ? 0 : -1;
 }
 
+/* Why it does not answer; `info` prints a table of nothing before it says so. New string. */
+static char *daemon_problem(const char *program) {
+  char *words[] = {(char *)program, "version", "--format", "{{.Server.Version}}", NULL};
+  _cleanup_free_ char *output = NULL;
+  (void)tool_ask(words, 20, &output);
+  return container_first_line(output);
+}
+
 static uint64_t unheld_limits(const char *information) {
   static const struct {
     const char *word;
@@ -50,7 +58,7 @@ static void probe(const struct host_context *host, const struct policy *policy,
   }
   struct tool_version version = {0};
   if (ask_daemon(program, &information) < 0) {
-    _cleanup_free_ char *line = container_first_line(information);
+    _cleanup_free_ char *line = daemon_problem(program);
     backend_missing(status, daemon_fix, "no docker daemon answers: %s", line);
     return;
   }
@@ -82,7 +90,7 @@ static int wrap(const struct backend_request *request, struct wrapped *ret,
     return sb_hint(error, install_fix);
   }
   if (ask_daemon(program, &information) < 0) {
-    _cleanup_free_ char *line = container_first_line(information);
+    _cleanup_free_ char *line = daemon_problem(program);
     sb_fail(error, SB_CODE_UNSUPPORTED, 0, "no docker daemon answers: %s", line);
     return sb_hint(error, daemon_fix);
   }

@@ -11,17 +11,6 @@
 
 static const char install_fix[] = "install it: apt install podman";
 
-/* Podman reads its init from these, unless its configuration names another. */
-static bool has_init(void) {
-  static const char *const places[] = {"/usr/libexec/podman/catatonit", "/usr/lib/podman/catatonit",
-                                       "/usr/local/libexec/podman/catatonit", "/usr/bin/catatonit"};
-  for (size_t i = 0; i < ARRAY_SIZE(places); i++) {
-    if (access(places[i], X_OK) == 0)
-      return true;
-  }
-  return false;
-}
-
 /* One word of "[cpuset cpu memory pids]". */
 static bool has_controller(const char *list, const char *name) {
   size_t length = strlen(name);
@@ -91,10 +80,12 @@ static int wrap(const struct backend_request *request, struct wrapped *ret,
     sb_fail(error, SB_CODE_UNSUPPORTED, 0, "there is no program 'podman'");
     return sb_hint(error, install_fix);
   }
+  _cleanup_free_ char *init = tool_find_own("sandbox-init");
   struct container_setup setup = {
       .program = program,
       .is_podman = true,
-      .has_init = has_init(),
+      .has_init = init != NULL,
+      .init = init,
       .open_files = own_limit(RLIMIT_NOFILE, 1 << 20),
       .own_processes = own_limit(RLIMIT_NPROC, 1 << 14),
       .identity = geteuid() == 0 ? CONTAINER_SAME_IDS : CONTAINER_KEEP_ID,

@@ -15,6 +15,8 @@
 #include "backend/backend.h"
 #include "core/alloc.h"
 #include "core/cleanup.h"
+#include "core/file.h"
+#include "core/path.h"
 #include "core/text.h"
 
 char *tool_find(const char *name) {
@@ -30,6 +32,28 @@ char *tool_find(const char *name) {
       return steal_pointer(file);
   }
   return NULL;
+}
+
+static char *resolve_program(const char *path) {
+  char *resolved = NULL;
+  return access(path, X_OK) == 0 && file_resolve(path, &resolved) == 0 ? resolved : NULL;
+}
+
+/* Beside the command, as for a copy; in the build; or where it was installed. */
+char *tool_find_own(const char *name) {
+  _cleanup_free_ char *command = NULL;
+  if (file_resolve("/proc/self/exe", &command) == 0) {
+    _cleanup_free_ char *folder = path_parent(command);
+    static const char *const places[] = {".", "../backend"};
+    for (size_t i = 0; i < ARRAY_SIZE(places); i++) {
+      _cleanup_free_ char *path = xasprintf("%s/%s/%s", folder, places[i], name);
+      char *found = resolve_program(path);
+      if (found)
+        return found;
+    }
+  }
+  _cleanup_free_ char *installed = path_join(SANDBOX_LIBEXEC, name);
+  return resolve_program(installed);
 }
 
 bool tool_parse_version(const char *text, struct tool_version *ret_version) {

@@ -65,22 +65,6 @@ static char *resolve_executable(const char *path) {
   return resolved;
 }
 
-/* Beside the command itself, as in a build, or where it was installed. */
-static char *find_own_program(void) {
-  _cleanup_free_ char *command = NULL;
-  if (file_resolve("/proc/self/exe", &command) == 0) {
-    _cleanup_free_ char *folder = path_parent(command);
-    static const char *const places[] = {"sandbox-vm", "../backend/sandbox-vm"};
-    for (size_t i = 0; i < ARRAY_SIZE(places); i++) {
-      _cleanup_free_ char *path = path_join(folder, places[i]);
-      char *found = resolve_executable(path);
-      if (found)
-        return found;
-    }
-  }
-  return resolve_executable(SANDBOX_LIBEXEC "/sandbox-vm");
-}
-
 static char *find_qemu(void) {
   _cleanup_free_ char *path = tool_find("qemu-system-x86_64");
   return path ? resolve_executable(path) : NULL;
@@ -92,7 +76,7 @@ static int find_parts(struct vm *vm, struct sb_error *error) {
     sb_fail(error, SB_CODE_NOT_FOUND, 0, "there is no program 'qemu-system-x86_64'");
     return sb_hint(error, "install it: apt install qemu-system-x86");
   }
-  vm->program = find_own_program();
+  vm->program = tool_find_own("sandbox-vm");
   if (!vm->program) {
     sb_fail(error, SB_CODE_NOT_FOUND, 0,
             "'sandbox-vm' is neither beside the sandbox command nor in " SANDBOX_LIBEXEC);

@@ -76,7 +76,4 @@ class Machine(Engine):
         self.environment = {"XDG_CONFIG_HOME": os.path.dirname(configuration)}
         for folder, _, _ in os.walk(base):
             os.chmod(folder, 0o755)
-        # A copy of the command needs its other half beside it.
-        program = os.path.join(os.environ.get("SANDBOX_BUILD", ""), "src/backend/sandbox-vm")
-        if os.path.dirname(world.command) == world.bin and os.path.exists(program):
-            shutil.copy(program, world.bin)
+        world.accompany("sandbox-vm")

@@ -166,6 +166,14 @@ def test_overlay(box):
 # ---- ends ----
 
 
+def test_commands_that_cannot_be_executed(box):
+    result = box.run(["no-such-command"])
+    assert result.exit == 127 and "no-such-command" in result.stderr, result
+    box.identity.file(box.path("data"), "no program")
+    result = box.run(["./data"])
+    assert result.exit == 126 and "data" in result.stderr, result
+
+
 @pytest.mark.parametrize("victim", ["runner", "runner and guard"])
 def test_no_container_outlives_us(box, victim):
     process = box.start(sh("trap '' TERM INT; touch up; while :; do sleep 0.1; done"),
