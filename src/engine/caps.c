@@ -8,10 +8,11 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* No capability for uid 0 on exec, none by changing uids, none kept, none ambient; all locked. */
+/* No capability for uid 0 on exec, none by changing uids, none ambient; all locked. Whether those
+ * that are not there would be kept is left open: `ping` sets that bit, and ends if it may not. */
 #define LOCKED_BITS                                                                                \
   (SECBIT_NOROOT | SECBIT_NOROOT_LOCKED | SECBIT_NO_SETUID_FIXUP | SECBIT_NO_SETUID_FIXUP_LOCKED | \
-   SECBIT_KEEP_CAPS_LOCKED | SECBIT_NO_CAP_AMBIENT_RAISE | SECBIT_NO_CAP_AMBIENT_RAISE_LOCKED)
+   SECBIT_NO_CAP_AMBIENT_RAISE | SECBIT_NO_CAP_AMBIENT_RAISE_LOCKED)
 
 /* The kernel says with EINVAL which capability is one too many; a newer one has more of them than
  * our headers know. */

@@ -90,9 +90,12 @@ static int enter_namespaces(struct init *init) {
   return bring_loopback_up() < 0 ? fail(init, STEP_LOOPBACK) : 0;
 }
 
-static int send_sockets(struct init *init, const int *sockets, int first, bool last) {
+/* Sockets of one group; those of IPv6, at its end, may be missing. */
+static int send_sockets(struct init *init, const int *sockets, int first, int end, bool last) {
   struct message message = {.kind = MESSAGE_NETWORK, .value = first, .id = last};
-  size_t count = sockets[first + 2] >= 0 ? INSIDE_GROUP : 2; /* without IPv6 */
+  size_t count = 0;
+  while (first + (int)count < end && sockets[first + (int)count] >= 0)
+    count++;
   int result = fd_send(init->input->channel, sockets + first, count, &message, sizeof message);
   for (size_t i = 0; i < count; i++)
     close(sockets[first + (int)i]);
@@ -109,9 +112,11 @@ static int prepare_network(struct init *init) {
   bool full = mode == NETWORK_FULL;
   int result = inside_prepare(full, sockets);
   if (result == 0)
-    result = send_sockets(init, sockets, 0, !full);
+    result = send_sockets(init, sockets, 0, INSIDE_GROUP, !full);
   if (result == 0 && full)
-    result = send_sockets(init, sockets, INSIDE_GROUP, true);
+    result = send_sockets(init, sockets, INSIDE_GROUP, 2 * INSIDE_GROUP, false);
+  if (result == 0 && full)
+    result = send_sockets(init, sockets, 2 * INSIDE_GROUP, INSIDE_SOCKETS, true);
   return result < 0 ? report_failure(init->report, STEP_NETWORK, result) : 0;
 }
 
@@ -150,7 +155,9 @@ static int prepare_base(struct init *init) {
   if (setsid() < 0 || enter_namespaces(init) < 0 || prepare_network(init) < 0)
     return -1;
   await(init, MESSAGE_MAPPED); /* from here on there are ids */
-  if (shift_time(init) < 0)    /* while our own files in /proc still belong to us */
+  if (init->input->base->network.mode == NETWORK_FULL)
+    inside_allow_ping(getegid());
+  if (shift_time(init) < 0) /* while our own files in /proc still belong to us */
     return -1;
   /* From here on nothing inside may read or trace us; before, the monitor needed our /proc. */
   prctl(PR_SET_DUMPABLE, 0);

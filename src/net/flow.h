@@ -85,6 +85,8 @@ struct relay {
   unsigned denials_told, denials_untold;
   struct association *associations, *dead_associations; /* UDP; the latest first */
   size_t association_count;
+  struct ping *pings;
+  size_t ping_count;
   struct missing *missing; /* names that were just answered with "no such name" */
   unsigned asked_count;    /* questions that are being looked into */
 };
@@ -138,6 +140,10 @@ bool datagram_receive(int fd, void *bytes, size_t size, size_t *ret_length,
 void datagrams_read(struct relay *relay, int fd);
 void datagrams_tick(struct relay *relay, uint64_t now);
 void datagrams_free_dead(struct relay *relay);
+
+/* pings.c: echo requests in mode full */
+void pings_read(struct relay *relay, int fd, bool v6);
+void pings_tick(struct relay *relay, uint64_t now);
 
 /* questions.c: DNS */
 void questions_forget(struct flow *flow);

@@ -4,13 +4,17 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <linux/icmp.h>
 #include <linux/netfilter.h>
 #include <linux/netfilter/nf_tables.h>
 #include <linux/netfilter/nfnetlink.h>
 #include <linux/netlink.h>
 #include <linux/rtnetlink.h>
+#include <netinet/icmp6.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -345,6 +349,8 @@ static const struct socket_kind {
     [INSIDE_RAW4] = {AF_INET, SOCK_RAW, IPPROTO_RAW, NULL, 0, true},
     [INSIDE_DATAGRAMS6] = {AF_INET6, SOCK_DGRAM, 0, loopback6, RELAY_PORT, true},
     [INSIDE_RAW6] = {AF_INET6, SOCK_RAW, IPPROTO_RAW, NULL, 0, true},
+    [INSIDE_PING4] = {AF_INET, SOCK_RAW, IPPROTO_ICMP, NULL, 0, true},
+    [INSIDE_PING6] = {AF_INET6, SOCK_RAW, IPPROTO_ICMPV6, NULL, 0, true},
 };
 
 static int set_option(int fd, int level, int option, int value) {
@@ -373,6 +379,28 @@ static int make_raw(int fd, const struct socket_kind *kind) {
   return result;
 }
 
+/* Hears the workload's echo requests, which the kernel itself would otherwise answer for every
+ * address of the world. */
+static int make_ping(int fd, const struct socket_kind *kind) {
+  if (kind->family == AF_INET) {
+    struct icmp_filter only_requests = {.data = ~(1u << ICMP_ECHO)};
+    return setsockopt(fd, SOL_RAW, ICMP_FILTER, &only_requests, sizeof only_requests) < 0 ? -errno
+                                                                                          : 0;
+  }
+  struct icmp6_filter filter;
+  ICMP6_FILTER_SETBLOCKALL(&filter);
+  ICMP6_FILTER_SETPASS(ICMP6_ECHO_REQUEST, &filter);
+  if (setsockopt(fd, IPPROTO_ICMPV6, ICMP6_FILTER, &filter, sizeof filter) < 0)
+    return -errno;
+  return set_option(fd, SOL_IPV6, IPV6_RECVPKTINFO, 1);
+}
+
+static int make_special(int fd, const struct socket_kind *kind) {
+  if (kind->type != SOCK_RAW)
+    return make_transparent(fd, kind);
+  return kind->protocol == IPPROTO_RAW ? make_raw(fd, kind) : make_ping(fd, kind);
+}
+
 static int bind_socket(int fd, const struct socket_kind *kind) {
   struct sockaddr_in v4 = {.sin_family = AF_INET, .sin_port = htons(kind->port)};
   struct sockaddr_in6 v6 = {.sin6_family = AF_INET6, .sin6_port = htons(kind->port)};
@@ -395,7 +423,7 @@ static int open_socket(const struct socket_kind *kind) {
       socket(kind->family, kind->type | SOCK_CLOEXEC | SOCK_NONBLOCK, kind->protocol);
   if (fd < 0)
     return -errno;
-  int result = kind->type == SOCK_RAW ? make_raw(fd, kind) : make_transparent(fd, kind);
+  int result = make_special(fd, kind);
   if (result == 0 && kind->address)
     result = bind_socket(fd, kind);
   return result < 0 ? result : steal_fd(&fd);
@@ -417,6 +445,20 @@ static int open_sockets(int ret_sockets[INSIDE_SOCKETS], bool full, bool *ret_v6
     ret_sockets[i] = fd;
   }
   return 0;
+}
+
+static void write_setting(const char *path, const char *text) {
+  _cleanup_close_ int fd = open(path, O_WRONLY | O_CLOEXEC);
+  ssize_t ignored = fd < 0 ? 0 : write(fd, text, strlen(text));
+  (void)ignored; /* read-only in some containers: then `ping` is answered by the session itself */
+}
+
+void inside_allow_ping(unsigned group) {
+  char range[32];
+  snprintf(range, sizeof range, "%u %u", group, group);
+  write_setting("/proc/sys/net/ipv4/ping_group_range", range);
+  write_setting("/proc/sys/net/ipv4/icmp_echo_ignore_all", "1");
+  write_setting("/proc/sys/net/ipv6/icmp/echo_ignore_all", "1");
 }
 
 int inside_prepare(bool full, int ret_sockets[INSIDE_SOCKETS]) {

@@ -29,8 +29,15 @@ enum inside_socket {
   INSIDE_RAW4,
   INSIDE_DATAGRAMS6,
   INSIDE_RAW6,
+  /* the same for `ping`, where the machine allows it */
+  INSIDE_PING4,
+  INSIDE_PING6,
   INSIDE_SOCKETS
 };
+
+/* Lets the workload have ping sockets, if it has ids already. Not everywhere possible; then `ping`
+ * says so. */
+void inside_allow_ping(unsigned group);
 
 /* Fills ret_sockets; those of IPv6 are -1 where the kernel has none. Returns 0 or a negative errno,
  * and then nothing is open. */

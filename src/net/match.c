@@ -212,10 +212,15 @@ struct host_decision host_rules_name(const struct host_rules *rules, const char 
   return unknown(rules);
 }
 
+/* Port 0 is all of them together: what has none, such as an echo request. */
+static bool applies(const struct host_rule *rule, uint16_t port) {
+  return port ? covers_port(rule, port) : covers_all_ports(rule);
+}
+
 static const struct host_rule *find_address(const struct host_rule *rules, size_t count,
                                             const struct address *address, uint16_t port) {
   for (size_t i = 0; i < count; i++) {
-    if (covers_address(&rules[i], address) && covers_port(&rules[i], port))
+    if (covers_address(&rules[i], address) && applies(&rules[i], port))
       return &rules[i];
   }
   return NULL;
@@ -234,7 +239,7 @@ bool host_rules_list_address(const struct host_rules *rules, const struct addres
                              uint16_t port) {
   for (size_t i = 0; i < rules->allow_count; i++) {
     const struct host_rule *rule = &rules->allow[i];
-    if (rule->kind == HOST_NETWORK && covers_address(rule, address) && covers_port(rule, port))
+    if (rule->kind == HOST_NETWORK && covers_address(rule, address) && applies(rule, port))
       return true;
   }
   return false;

@@ -22,24 +22,24 @@ static uint32_t sum_up(uint32_t sum, const uint8_t *bytes, size_t length) {
 }
 
 /* The kernel fills in the checksum of this header. */
-static void write_v4(const struct endpoint *from, const struct endpoint *to, size_t size,
-                     uint8_t *at) {
+static void write_v4(const struct address *from, const struct address *to, uint8_t protocol,
+                     size_t size, uint8_t *at) {
   at[0] = 0x45;
   put16(at + 2, V4_SIZE + size);
   at[8] = TTL;
-  at[9] = IPPROTO_UDP;
-  memcpy(at + 12, from->address.bytes, 4);
-  memcpy(at + 16, to->address.bytes, 4);
+  at[9] = protocol;
+  memcpy(at + 12, from->bytes, 4);
+  memcpy(at + 16, to->bytes, 4);
 }
 
-static void write_v6(const struct endpoint *from, const struct endpoint *to, size_t size,
-                     uint8_t *at) {
+static void write_v6(const struct address *from, const struct address *to, uint8_t protocol,
+                     size_t size, uint8_t *at) {
   at[0] = 0x60;
   put16(at + 4, size);
-  at[6] = IPPROTO_UDP;
+  at[6] = protocol;
   at[7] = TTL;
-  memcpy(at + 8, from->address.bytes, 16);
-  memcpy(at + 24, to->address.bytes, 16);
+  memcpy(at + 8, from->bytes, 16);
+  memcpy(at + 24, to->bytes, 16);
 }
 
 size_t packet_write(const struct endpoint *from, const struct endpoint *to, const void *payload,
@@ -48,7 +48,7 @@ size_t packet_write(const struct endpoint *from, const struct endpoint *to, cons
   size_t head = v6 ? V6_SIZE : V4_SIZE, size = UDP_SIZE + length;
   uint8_t *udp = ret_packet + head;
   memset(ret_packet, 0, head + UDP_SIZE);
-  (v6 ? write_v6 : write_v4)(from, to, size, ret_packet);
+  (v6 ? write_v6 : write_v4)(&from->address, &to->address, IPPROTO_UDP, size, ret_packet);
   put16(udp, from->port);
   put16(udp + 2, to->port);
   put16(udp + 4, size);
@@ -60,4 +60,22 @@ size_t packet_write(const struct endpoint *from, const struct endpoint *to, cons
   sum = ~sum_up(sum, udp, size) & 0xffff;
   put16(udp + 6, sum ? sum : 0xffff);
   return head + size;
+}
+
+size_t packet_write_echo(const struct address *from, const struct address *to, uint8_t *message,
+                         size_t length, uint8_t *ret_packet) {
+  bool v6 = to->family == 6;
+  size_t head = v6 ? V6_SIZE : V4_SIZE;
+  uint8_t protocol = v6 ? IPPROTO_ICMPV6 : IPPROTO_ICMP;
+  memset(ret_packet, 0, head);
+  (v6 ? write_v6 : write_v4)(from, to, protocol, length, ret_packet);
+  put16(message + 2, 0);
+  uint32_t sum = 0;
+  if (v6) { /* there it covers the addresses, too */
+    sum = sum_up(protocol + (uint32_t)length, from->bytes, 16);
+    sum = sum_up(sum, to->bytes, 16);
+  }
+  put16(message + 2, ~sum_up(sum, message, length) & 0xffff);
+  memcpy(ret_packet + head, message, length);
+  return head + length;
 }

@@ -15,3 +15,7 @@ struct endpoint {
 /* Returns the packet's length; both addresses are of one family. */
 size_t packet_write(const struct endpoint *from, const struct endpoint *to, const void *payload,
                     size_t length, uint8_t *ret_packet);
+
+/* The same for an ICMP message, whose checksum is filled in. */
+size_t packet_write_echo(const struct address *from, const struct address *to, uint8_t *message,
+                         size_t length, uint8_t *ret_packet);

@@ -64,10 +64,16 @@ static void on_datagrams(struct watch *watch, uint32_t events) {
   datagrams_read(the_relay, watch->fd);
 }
 
+static void on_pings(struct watch *watch, uint32_t events) {
+  (void)events;
+  pings_read(the_relay, watch->fd, watch == &the_relay->listeners[INSIDE_PING6]);
+}
+
 static void (*const readers[INSIDE_SOCKETS])(struct watch *watch, uint32_t events) = {
     [INSIDE_TCP4] = on_connections,     [INSIDE_TCP6] = on_connections,
     [INSIDE_UDP4] = on_questions,       [INSIDE_UDP6] = on_questions,
     [INSIDE_DATAGRAMS4] = on_datagrams, [INSIDE_DATAGRAMS6] = on_datagrams,
+    [INSIDE_PING4] = on_pings,          [INSIDE_PING6] = on_pings,
 };
 
 static int watch_sockets(struct relay *relay) {
@@ -139,7 +145,7 @@ static int next_timeout(struct relay *relay) {
   if (relay->turns)
     return 0;
   int wait = resolver_timeout(relay->resolver);
-  bool ticking = relay->flows || relay->associations || !relay->listening;
+  bool ticking = relay->flows || relay->associations || relay->pings || !relay->listening;
   if (ticking && (wait < 0 || wait > TICK_MS))
     wait = TICK_MS;
   return wait;
@@ -156,6 +162,7 @@ static void work(struct relay *relay) {
       last_tick = now;
       flow_tick(relay, now);
       datagrams_tick(relay, now);
+      pings_tick(relay, now);
       if (!relay->listening)
         set_listening(relay, true); /* try again; it stops by itself */
     }

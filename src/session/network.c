@@ -88,9 +88,10 @@ void network_sockets(struct monitor *monitor, const struct message *message,
                      int fds[FD_PASS_LIMIT]) {
   _Static_assert(FD_PASS_LIMIT == INSIDE_GROUP, "one message carries one group");
   struct network *network = &monitor->network;
-  bool fits = message->value == 0 || message->value == INSIDE_GROUP;
-  for (size_t i = 0; fits && i < FD_PASS_LIMIT; i++) {
-    network->sockets[(size_t)message->value + i] = fds[i];
+  size_t first = (size_t)message->value;
+  bool fits = message->value >= 0 && first % INSIDE_GROUP == 0;
+  for (size_t i = 0; fits && i < FD_PASS_LIMIT && first + i < INSIDE_SOCKETS; i++) {
+    network->sockets[first + i] = fds[i];
     fds[i] = -1;
   }
   if (!fits || (message->id != 0 && wait_for_use(network) < 0)) {

@@ -25,7 +25,7 @@ struct network {
   bool failed;                        /* there can be none */
 };
 #define NETWORK_NONE_YET                                                                           \
-  ((struct network){.line = -1, .idle = -1, .sockets = {-1, -1, -1, -1, -1, -1, -1, -1}})
+  ((struct network){.line = -1, .idle = -1, .sockets = {-1, -1, -1, -1, -1, -1, -1, -1, -1, -1}})
 
 /* The session's init has sent sockets of the relay, which is started when one of them is used for
  * the first time. Takes the descriptors. */

@@ -108,3 +108,48 @@ def test_figures(net):
     host = told["network"]["hosts"][0]
     assert (host["host"], host["port"], host["decision"]) == ("good.test", 7, "allow")
     assert host["sent"] == 3006 and host["received"] == 3021
+
+
+# ---- ping ----
+
+
+@pytest.fixture
+def pings(net):
+    """The machine's own users may ping, as on most of them."""
+    with open("/proc/sys/net/ipv4/ping_group_range", "r+") as setting:
+        before = setting.read()
+        setting.seek(0)
+        setting.write("0 2147483647")
+    yield
+    with open("/proc/sys/net/ipv4/ping_group_range", "w") as setting:
+        setting.write(before)
+
+
+def ping(host):
+    return ["ping", "-n", "-c", "2", "-i", "0.2", "-W", "1", host]
+
+
+@pytest.mark.works
+@pytest.mark.parametrize("host", ["203.0.113.10", "good.test", "2001:db8:1::10", "127.0.0.1", "::1"])
+def test_ping(net, pings, host):
+    result = net.run(ping(host), options=FULL)
+    assert result.exit == 0 and "2 received" in result.stdout, result
+
+
+@pytest.mark.escape
+@pytest.mark.parametrize("host", ["10.1.2.3", "203.0.113.1", "private.test"])
+def test_guarded_ping(net, pings, host):
+    assert net.plain(ping(host)).exit == 0, "control"
+    result = net.run(ping(host), options=FULL)
+    assert result.exit == 1 and "0 received" in result.stdout, result
+
+
+def test_ping_of_nobody_is_not_answered(net, pings):
+    assert net.run(ping("203.0.113.99"), options=FULL).exit == 1
+
+
+def test_denied_ping(net, pings):
+    policy = net.identity.file(net.home("deny.yaml"),
+                               "version: 1\nnetwork: {mode: full, deny: [203.0.113.10]}\n")
+    for host in ("203.0.113.10", "good.test"):
+        assert net.run(ping(host), options=["--policy", policy]).exit == 1

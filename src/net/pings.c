@@ -1,0 +1,227 @@
+/* Echo requests in mode full: heard inside by a raw socket, sent outside by the kernel's ping
+ * sockets where the machine allows them, and answered inside as whole packets. */
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "core/alloc.h"
+#include "core/cleanup.h"
+#include "net/flow.h"
+#include "net/guard.h"
+
+#define PING_LIMIT  64 /* targets at the same time */
+#define IDLE_MS     30000
+#define ROUND_LIMIT 32
+#define PING_SIZE   4096
+
+enum { ECHO_HEAD = 8, V4_REQUEST = 8, V4_REPLY = 0, V6_REQUEST = 128, V6_REPLY = 129 };
+
+struct ping {
+  struct watch watch; /* outside, or without a socket while it is resolved or refused */
+  struct ping *next;
+  struct relay *relay;
+  struct address client, target; /* as the workload sees them */
+  uint8_t identifier[2];         /* the workload's; outside the kernel has its own */
+  uint64_t last_ms;
+  bool resolving, is_v6;
+  uint8_t waiting[PING_SIZE]; /* the request that waits for the name */
+  size_t waiting_length;
+};
+
+/* The session's own; see inside.c. */
+static bool is_local(const struct address *address) {
+  static const struct address loopback = {.family = 4, .bytes = {127}};
+  static const struct address own[] = {
+      {.family = 4, .bytes = {198, 19, 255, 254}},
+      {.family = 6, .bytes = {[15] = 1}},
+      {.family = 6, .bytes = {0xfd, 's', 'a', 'n', 'd', 'b', 'o', 'x', 1, [15] = 1}},
+  };
+  for (size_t i = 0; i < ARRAY_SIZE(own); i++) {
+    if (address_equal(address, &own[i]))
+      return true;
+  }
+  return address_within(address, &loopback, 8);
+}
+
+static void reply(struct ping *ping, uint8_t *message, size_t length) {
+  static uint8_t packet[PACKET_OVERHEAD + PING_SIZE];
+  bool v6 = ping->client.family == 6;
+  message[0] = v6 ? V6_REPLY : V4_REPLY;
+  memcpy(message + 4, ping->identifier, 2);
+  size_t size = packet_write_echo(&ping->target, &ping->client, message, length, packet);
+  struct sockaddr_storage to;
+  socklen_t to_size = address_to_sockaddr(&ping->client, 0, &to);
+  (void)sendto(ping->relay->input->sockets[v6 ? INSIDE_RAW6 : INSIDE_RAW4], packet, size,
+               MSG_DONTWAIT | MSG_NOSIGNAL, (struct sockaddr *)&to, to_size);
+}
+
+static void on_outside(struct watch *watch, uint32_t events) {
+  struct ping *ping = (struct ping *)watch;
+  (void)events;
+  for (int round = 0; round < ROUND_LIMIT; round++) {
+    uint8_t message[PING_SIZE];
+    ssize_t got = recv(watch->fd, message, sizeof message, MSG_DONTWAIT);
+    if (got < 0)
+      return;
+    if (got >= ECHO_HEAD && (message[0] == V4_REPLY || message[0] == V6_REPLY))
+      reply(ping, message, (size_t)got);
+  }
+}
+
+static void send_out(struct ping *ping, const uint8_t *request, size_t length, bool v6) {
+  uint8_t message[PING_SIZE];
+  memcpy(message, request, length);
+  message[0] = v6 ? V6_REQUEST : V4_REQUEST; /* a name may lead to the other family */
+  if (send(ping->watch.fd, message, length, MSG_DONTWAIT | MSG_NOSIGNAL) > 0)
+    ping->relay->input->ledger->sent += length;
+}
+
+static bool open_way(struct ping *ping, const struct address *address) {
+  struct sockaddr_storage target;
+  socklen_t size = address_to_sockaddr(address, 0, &target);
+  bool v6 = address->family == 6;
+  int fd = socket(v6 ? AF_INET6 : AF_INET, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK,
+                  v6 ? IPPROTO_ICMPV6 : IPPROTO_ICMP);
+  if (fd < 0)
+    return false; /* see net.ipv4.ping_group_range of the machine */
+  ping->watch.fd = fd;
+  ping->is_v6 = v6;
+  if (connect(fd, (struct sockaddr *)&target, size) == 0 &&
+      loop_add_level(&ping->relay->loop, &ping->watch, EPOLLIN) == 0) {
+    send_out(ping, ping->waiting, ping->waiting_length, v6);
+    return true;
+  }
+  close(fd);
+  ping->watch.fd = -1;
+  return false;
+}
+
+static void on_resolved(void *context, const struct resolved *resolved) {
+  struct ping *ping = context;
+  char reason[REASON_SIZE] = "", host[64];
+  address_to_text(&ping->target, host);
+  ping->resolving = false;
+  for (size_t i = 0; i < resolved->count; i++) {
+    if (guard_allows(ping->relay->input->rules, host, &resolved->addresses[i], 0, reason) &&
+        open_way(ping, &resolved->addresses[i]))
+      return;
+  }
+  const char *name = names_find(ping->relay->names, &ping->target);
+  if (!reason[0])
+    return;
+  ping->relay->input->ledger->denied++;
+  relay_note_denied(ping->relay, &(struct refusal){.host = name ? name : host, .reason = reason});
+}
+
+static void start(struct ping *ping) {
+  struct relay *relay = ping->relay;
+  const char *name = names_find(relay->names, &ping->target);
+  struct host_decision decision = name ? host_rules_name(relay->input->rules, name, 0)
+                                       : host_rules_address(relay->input->rules, &ping->target, 0);
+  if (decision.verdict != HOST_ALLOWED || relay->input->upstream.kind != UPSTREAM_NONE)
+    return;
+  ping->resolving = name != NULL;
+  if (name)
+    resolver_ask(relay->resolver, name, on_resolved, ping);
+  else
+    on_resolved(ping, &(struct resolved){.addresses = {ping->target}, .count = 1});
+}
+
+static struct ping *find(struct relay *relay, const struct address *client,
+                         const struct address *target, const uint8_t *identifier) {
+  struct ping *ping = relay->pings;
+  while (ping && !(address_equal(&ping->client, client) && address_equal(&ping->target, target) &&
+                   memcmp(ping->identifier, identifier, 2) == 0))
+    ping = ping->next;
+  return ping;
+}
+
+static void pass_out(struct relay *relay, const struct address *client,
+                     const struct address *target, uint8_t *request, size_t length) {
+  struct ping local = {.relay = relay, .client = *client, .target = *target};
+  memcpy(local.identifier, request + 4, 2);
+  if (is_local(target)) { /* the kernel was told not to answer */
+    reply(&local, request, length);
+    return;
+  }
+  struct ping *ping = find(relay, client, target, request + 4);
+  if (!ping && relay->ping_count >= PING_LIMIT)
+    return;
+  if (ping) {
+    ping->last_ms = loop_now_ms();
+    if (ping->watch.fd >= 0)
+      send_out(ping, request, length, ping->is_v6);
+    return;
+  }
+  ping = xcalloc(1, sizeof *ping);
+  *ping = local;
+  ping->watch = (struct watch){.fd = -1, .ready = on_outside};
+  ping->last_ms = loop_now_ms();
+  memcpy(ping->waiting, request, length);
+  ping->waiting_length = length;
+  ping->next = relay->pings;
+  relay->pings = ping;
+  relay->ping_count++;
+  start(ping);
+}
+
+void pings_tick(struct relay *relay, uint64_t now) {
+  for (struct ping **link = &relay->pings; *link;) {
+    struct ping *ping = *link;
+    if (ping->resolving || now - ping->last_ms < IDLE_MS) {
+      link = &ping->next;
+      continue;
+    }
+    *link = ping->next;
+    relay->ping_count--;
+    loop_close(&relay->loop, &ping->watch);
+    free(ping); /* between two rounds: no event points here */
+  }
+}
+
+/* With IPv4 the packet's head comes along, with IPv6 only its destination. */
+static bool receive(int fd, bool v6, uint8_t *bytes, size_t size, uint8_t **ret_message,
+                    size_t *ret_length, struct address *ret_client, struct address *ret_target) {
+  struct sockaddr_storage from;
+  union {
+    char bytes[CMSG_SPACE(sizeof(struct in6_pktinfo))];
+    struct cmsghdr align;
+  } control;
+  struct iovec part = {bytes, size};
+  struct msghdr message = {.msg_name = &from,
+                           .msg_namelen = sizeof from,
+                           .msg_iov = &part,
+                           .msg_iovlen = 1,
+                           .msg_control = &control,
+                           .msg_controllen = sizeof control};
+  ssize_t got = recvmsg(fd, &message, MSG_DONTWAIT);
+  if (got < 0)
+    return false;
+  uint16_t ignored;
+  *ret_client = address_from_sockaddr(&from, &ignored);
+  *ret_length = 0;
+  size_t head = v6 ? 0 : got > 0 ? (size_t)(bytes[0] & 15) * 4 : 0;
+  struct cmsghdr *info = CMSG_FIRSTHDR(&message);
+  bool known = v6 ? info && info->cmsg_type == IPV6_PKTINFO : got >= 20;
+  if (!known || (size_t)got < head + ECHO_HEAD || (message.msg_flags & MSG_TRUNC))
+    return true;
+  *ret_target = (struct address){.family = v6 ? 6 : 4};
+  memcpy(ret_target->bytes, v6 ? (const uint8_t *)CMSG_DATA(info) : bytes + 16, v6 ? 16 : 4);
+  *ret_message = bytes + head;
+  *ret_length = (size_t)got - head;
+  return true;
+}
+
+void pings_read(struct relay *relay, int fd, bool v6) {
+  for (int round = 0; round < ROUND_LIMIT; round++) {
+    uint8_t bytes[PING_SIZE], *message = NULL;
+    size_t length;
+    struct address client, target;
+    if (!receive(fd, v6, bytes, sizeof bytes, &message, &length, &client, &target))
+      return;
+    if (length >= ECHO_HEAD && message[0] == (v6 ? V6_REQUEST : V4_REQUEST))
+      pass_out(relay, &client, &target, message, length);
+  }
+}
