@@ -121,14 +121,14 @@ class Session:
             self.thread.join(5)
             self.control.__exit__()
 
-    def finish(self, timeout=harness.TIMEOUT):
+    def finish(self, timeout=3 * harness.TIMEOUT):
         """What came out, once it is over."""
         out, err = self.process.communicate(timeout=timeout)
         return harness.Result(harness.shell_status(self.process.returncode), harness.text(out),
                               harness.text(err), 0)
 
 
-def run(box, gate, argv, answer, options=(), timeout=harness.TIMEOUT, **more):
+def run(box, gate, argv, answer, options=(), timeout=3 * harness.TIMEOUT, **more):
     """The whole of it: the result, and what was asked."""
     with Session(box, gate, argv, answer, options, **more) as session:
         result = session.finish(timeout)
