@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <linux/keyctl.h>
 #include <linux/landlock.h>
 #include <linux/openat2.h>
@@ -341,14 +342,25 @@ static int apply_rules(const struct header *header, const char *at, const char *
   return result;
 }
 
-/* Root keeps its uid here, so it must lose its powers; others have none to lose. */
+/* What needs no capability itself. With no_new_privs an exec gives nothing back, not even to uid 0.
+ */
+static int clear_capabilities(void) {
+  struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+  struct __user_cap_data_struct none[_LINUX_CAPABILITY_U32S_3] = {0};
+  if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) < 0)
+    return -errno;
+  return syscall(SYS_capset, &header, none) < 0 ? -errno : 0;
+}
+
+/* Root keeps its uid here, so it must lose its powers; plain users and root in a container may have
+ * none to lose, nor the one that the full way needs. */
 static int drop_powers(void) {
   if (syscall(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, NULL) < 0 && errno != ENOSYS &&
       errno != EPERM)
     return -errno;
   int result = caps_drop_all();
-  if (result == -EPERM && geteuid() != 0)
-    result = prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) < 0 ? -errno : 0;
+  if (result == -EPERM)
+    result = clear_capabilities();
   if (result == 0 && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
     result = -errno;
   return result;

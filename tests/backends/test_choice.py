@@ -245,3 +245,24 @@ def test_landlock_words_run(plain_box):
     result = plain_box.plain(["bash", "-c", printed.stdout], env=env)
     assert result.exit == 9 and plain_box.canary not in result.stdout, result
     assert os.path.exists(plain_box.path("made"))
+
+
+NESTED = {
+    "native": lambda box: [box.world.command, "run", "--static", "--quiet", "--"],
+    "container": lambda box: ["bwrap", "--unshare-all", "--ro-bind", "/", "/", "--dev", "/dev",
+                              "--proc", "/proc", "--tmpfs", "/tmp", "--bind", box.project,
+                              box.project, "--bind", box.identity.state, box.identity.state,
+                              "--bind", box.identity.runtime, box.identity.runtime,
+                              "--cap-drop", "ALL", "--chdir", box.project, "--"],
+}
+
+
+@pytest.mark.parametrize("outer", sorted(NESTED))
+def test_landlock_works_inside_another_sandbox(plain_box, outer):
+    """Without capabilities, namespaces or mounts of its own."""
+    inner = [plain_box.world.command, "run", "--static", "--weaken", "--backend", "landlock", "--",
+             "sh", "-c", "cat ~/.ssh/id_rsa; echo made > made; grep CapEff /proc/self/status; exit 9"]
+    result = plain_box.plain([*NESTED[outer](plain_box), *inner])
+    assert result.exit == 9 and plain_box.canary not in result.stdout, result
+    assert "CapEff:\t0000000000000000" in result.stdout, result
+    assert os.path.exists(plain_box.path("made"))
