@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -674,15 +675,16 @@ static int try_everything(void) {
   void *code = mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   int result = (tcp >= 0) | (unix_socket >= 0) << 1 | (file >= 0 && landlocked) << 2 |
                (made >= 0 && landlocked) << 3 | (code != MAP_FAILED) << 4;
-  execve("/bin/true", nothing, nothing);
-  return result | (kill(getppid(), 0) == 0) << 5 | (fork() >= 0) << 6;
+  syscall(SYS_execve, "/bin/true", nothing, nothing);
+  return result | (kill(getppid(), 0) == 0) << 5 |
+         (syscall(SYS_clone, SIGCHLD, NULL, NULL, NULL, NULL) >= 0) << 6;
 }
 
 static void test_confinement(void **state) {
   (void)state;
   pid_t pid = fork();
-  if (pid == 0)
-    _exit(relay_confine() < 0 ? 128 : try_everything());
+  while (pid == 0) /* not _exit: a sanitizer does more there than the filter allows */
+    syscall(SYS_exit_group, relay_confine() < 0 ? 128 : try_everything());
   int status;
   assert_int_equal(waitpid(pid, &status, 0), pid);
   assert_true(WIFEXITED(status));
