@@ -1,0 +1,52 @@
+/* What bench/gate runs inside and outside: `open N PATH` and `stat N PATH` print nanoseconds per
+ * call, `wait PATH` opens it once and prints the time at which that returned. */
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+static uint64_t now(void) {
+  struct timespec time;
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
+}
+
+static int open_once(const char *path) {
+  int fd = open(path, O_RDONLY | O_CLOEXEC);
+  return fd < 0 ? -1 : close(fd);
+}
+
+static int stat_once(const char *path) {
+  struct stat status;
+  return stat(path, &status);
+}
+
+static int repeat(int (*call)(const char *), long count, const char *path) {
+  uint64_t start = now();
+  for (long i = 0; i < count; i++) {
+    if (call(path) < 0) {
+      perror(path);
+      return 1;
+    }
+  }
+  printf("%.1f\n", (double)(now() - start) / (double)count);
+  return 0;
+}
+
+int main(int argc, char **argv) {
+  if (argc == 4 && strcmp(argv[1], "open") == 0)
+    return repeat(open_once, atol(argv[2]), argv[3]);
+  if (argc == 4 && strcmp(argv[1], "stat") == 0)
+    return repeat(stat_once, atol(argv[2]), argv[3]);
+  if (argc == 3 && strcmp(argv[1], "wait") == 0) {
+    int result = open_once(argv[2]);
+    printf("%llu\n", (unsigned long long)now());
+    return result < 0;
+  }
+  fprintf(stderr, "gate-client open|stat N PATH, gate-client wait PATH\n");
+  return 2;
+}
