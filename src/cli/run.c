@@ -186,6 +186,11 @@ static int load_policy(struct run *run, struct sb_error *error) {
     run->policy->mode = MODE_DYNAMIC;
     set_scalar(run->policy, "mode");
   }
+  STRV_FOREACH (path, &run->policy->network.unix_sockets) {
+    if (policy_add_flag(run->policy, &run->host.policy, RULE_READ, "/", *path,
+                        "network.unix_sockets", error) < 0)
+      return -1;
+  }
   settle_mode(run->policy, run_is_elsewhere(run->policy->backend));
   if (run->policy->mode == MODE_DYNAMIC)
     policy_add_base(run->policy, &run->host.policy);

@@ -141,8 +141,6 @@ static int refuse_unsupported(const struct policy *policy, struct sb_error *erro
            strcmp(policy->network.driver, "relay") != 0,
        "network drivers other than the relay", "use network.driver: auto"},
       {policy->network.publish.count > 0, "publishing ports", "remove network.publish"},
-      {policy->network.unix_sockets.count > 0, "UNIX sockets from the host",
-       "remove network.unix_sockets"},
       {policy->containers, "containers inside the sandbox", "remove containers: true"},
       {policy->vm.enabled || policy->vm.kvm, "virtual machines inside the sandbox", "remove vm"},
   };

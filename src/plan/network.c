@@ -1,13 +1,16 @@
 /* The network of a session: rules for the relay, the resolver's configuration, the variables that
  * tell programs of the proxies. */
+#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "core/alloc.h"
 #include "core/cleanup.h"
 #include "core/escape.h"
 #include "core/file.h"
+#include "core/path.h"
 #include "core/text.h"
 #include "net/inside.h"
 #include "plan/compile.h"
@@ -74,8 +77,51 @@ static int plan_upstream(struct compiler *compiler, struct sb_error *error) {
   return sb_hint(error, "write HOST:PORT");
 }
 
+/* A socket that is bound in is a door to whoever listens there. Through these it is a wide one. */
+static const struct {
+  const char *name, *warning;
+} wide_doors[] = {
+    {"docker.sock", "whoever can talk to Docker has the whole machine"},
+    {"containerd.sock", "whoever can talk to containerd has the whole machine"},
+    {"podman.sock", "whoever can talk to Podman can run anything with your rights"},
+    {"bus", "whoever can talk to your session bus can run anything with your rights"},
+    {"system_bus_socket", "services on the system bus do things for whoever asks"},
+};
+
+static int refuse_socket(const char *path, int errnum, const char *problem, const char *hint,
+                         struct sb_error *error) {
+  _cleanup_free_ char *shown = escape_string(path);
+  sb_fail(error, SB_CODE_POLICY, errnum, "network.unix_sockets: '%s'%s", shown, problem);
+  return sb_hint(error, "%s", hint);
+}
+
+/* The places made it visible, as a readable object; connect(2) needs no more. */
+static int check_socket(struct compiler *compiler, const char *path, struct sb_error *error) {
+  _cleanup_free_ char *object = compile_resolve(path);
+  struct stat status;
+  if (!object || stat(object, &status) < 0)
+    return refuse_socket(path, errno, "", "start what listens there, or leave it out", error);
+  if (!S_ISSOCK(status.st_mode))
+    return refuse_socket(path, 0, " is no socket", "name the socket itself", error);
+  if (path_is_under(object, compiler->host->runtime_folder))
+    return refuse_socket(path, 0, " commands a sandbox", "leave it out: it cannot be shared",
+                         error);
+  if (policy_decide(compiler->policy, object, ACCESS_READ).verdict != VERDICT_ALLOW)
+    return refuse_socket(path, 0, " is hidden by a rule that is final",
+                         "see 'sandbox policy explain' for it", error);
+  for (size_t i = 0; i < ARRAY_SIZE(wide_doors); i++) {
+    if (strcmp(path_base(object), wide_doors[i].name) == 0)
+      strv_addf(&compiler->plan->warnings, "network.unix_sockets: %s", wide_doors[i].warning);
+  }
+  return 0;
+}
+
 int compile_network(struct compiler *compiler, struct sb_error *error) {
   const struct policy *policy = compiler->policy;
+  STRV_FOREACH (path, &policy->network.unix_sockets) {
+    if (check_socket(compiler, *path, error) < 0)
+      return -1;
+  }
   struct network_settings *network = &compiler->plan->network;
   if (network->mode == NETWORK_NONE)
     return 0;
