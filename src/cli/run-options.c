@@ -14,6 +14,8 @@ const struct option_spec run_options[] = {
      "let it change a protected name, such as .git/config", COMPLETE_PATH},
     {RUN_ALLOW_NETWORK, "allow-network", 0, ARGUMENT_OPTIONAL, "HOST,...",
      "allow the network, or only the hosts listed", COMPLETE_NONE},
+    {RUN_PUBLISH, "publish", 0, ARGUMENT_REQUIRED, "HOST:SANDBOX",
+     "let the host's loopback reach a port of the command: 8080:80", COMPLETE_NONE},
     {RUN_ENV, "env", 0, ARGUMENT_REQUIRED, "NAME[=VALUE]",
      "pass an environment variable, or set it", COMPLETE_NONE},
 

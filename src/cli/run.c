@@ -149,6 +149,9 @@ static int apply_scalar_flag(struct run *run, const struct given_option *given,
     apply_network_flag(policy, given->value);
     set_scalar(policy, "network.mode");
     return 0;
+  case RUN_PUBLISH:
+    strv_add(&policy->network.publish, given->value);
+    return 0;
   case RUN_POLICY:
     return policy_load_file(&run->host.policy, given->value, STORE_FLAGS, policy, error);
   default:

@@ -120,6 +120,20 @@ static int prepare_network(struct init *init) {
   return result < 0 ? report_failure(init->report, STEP_NETWORK, result) : 0;
 }
 
+/* Whoever accepts on published ports connects from within our network. */
+static int hand_over_network(struct init *init) {
+  if (init->input->base->publish.count == 0)
+    return 0;
+  _cleanup_close_ int user = open("/proc/self/ns/user", O_RDONLY | O_CLOEXEC);
+  _cleanup_close_ int net = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
+  if (user < 0 || net < 0)
+    return fail(init, STEP_NETWORK);
+  const int fds[] = {user, net};
+  struct message message = {.kind = MESSAGE_PUBLISH};
+  int result = fd_send(init->input->channel, fds, ARRAY_SIZE(fds), &message, sizeof message);
+  return result < 0 ? report_failure(init->report, STEP_NETWORK, result) : 0;
+}
+
 static int set_hostname(struct init *init) {
   const char *hostname = init->input->base->hostname;
   return sethostname(hostname, strlen(hostname)) < 0 ? fail(init, STEP_HOSTNAME) : 0;
@@ -157,7 +171,8 @@ static int prepare_base(struct init *init) {
   await(init, MESSAGE_MAPPED); /* from here on there are ids */
   if (init->input->base->network.mode == NETWORK_FULL)
     inside_allow_ping(getegid());
-  if (shift_time(init) < 0) /* while our own files in /proc still belong to us */
+  /* While our own files in /proc still belong to us: */
+  if (shift_time(init) < 0 || hand_over_network(init) < 0)
     return -1;
   /* From here on nothing inside may read or trace us; before, the monitor needed our /proc. */
   prctl(PR_SET_DUMPABLE, 0);

@@ -140,7 +140,6 @@ static int refuse_unsupported(const struct policy *policy, struct sb_error *erro
       {policy->network.mode != NETWORK_NONE && strcmp(policy->network.driver, "auto") != 0 &&
            strcmp(policy->network.driver, "relay") != 0,
        "network drivers other than the relay", "use network.driver: auto"},
-      {policy->network.publish.count > 0, "publishing ports", "remove network.publish"},
       {policy->containers, "containers inside the sandbox", "remove containers: true"},
       {policy->vm.enabled || policy->vm.kvm, "virtual machines inside the sandbox", "remove vm"},
   };
@@ -186,6 +185,8 @@ static void plan_settings(struct compiler *compiler) {
   plan->weaker_nested = compiler->policy->weaker_nested;
   plan->seccomp.debug = compiler->policy->debug;
   plan->network.mode = compiler->policy->network.mode;
+  STRV_FOREACH (port, &compiler->policy->network.publish)
+    strv_add(&plan->publish, *port);
   plan->ask_writes = compiler->policy->ask_writes;
   plan->gate = compiler->dynamic ? compiler->request->gate : GATE_NONE;
   plan->seccomp.notify = plan->gate == GATE_NOTIFY;

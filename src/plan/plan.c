@@ -71,6 +71,7 @@ void plan_clear(struct plan *plan) {
     free(plan->operations[i].why);
   }
   free(plan->operations);
+  strv_clear(&plan->publish);
   strv_clear(&plan->hidden);
   strv_clear(&plan->touched_read);
   strv_clear(&plan->touched_write);

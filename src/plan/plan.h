@@ -85,6 +85,7 @@ struct plan {
   enum terminal_mode terminal;
   unsigned long long private_size_bytes, private_inodes;
 
+  struct strv publish; /* "8080:80" */
   enum gate_kind gate;
   bool ask_writes;
   struct strv touched_read, touched_write; /* granted without a question when first touched */

@@ -87,7 +87,8 @@ int plan_share(const struct plan *plan, struct plan *shared, struct sb_error *er
   copy.executables = copy_list(&area, &plan->executables);
   copy.environment = copy_list(&area, &plan->environment);
   copy.warnings = copy.notes = copy.hidden = (struct strv){0};
-  copy.touched_read = copy.touched_write = copy.hidden; /* for people, who are outside */
+  copy.touched_read = copy.touched_write = copy.publish =
+      copy.hidden; /* for people, who are outside */
   copy.working_folder = copy_string(&area, plan->working_folder);
   copy.hostname = copy_string(&area, plan->hostname);
   copy.network.rules = NULL; /* for the relay, which is outside */

@@ -11,6 +11,7 @@
 #include "core/escape.h"
 #include "core/suggest.h"
 #include "core/text.h"
+#include "net/publish.h"
 
 /* Choices go from strict to loose: NARROWING_SMALLER and the enums in policy.h rely on it. */
 static const char *const mode_words[] = {"dynamic", "static", NULL};
@@ -61,17 +62,9 @@ static const char *check_file(const char *value) {
   return *value == '/' ? NULL : "is not an absolute path; start it with /";
 }
 
-static const char *skip_port(const char *text) {
-  char *end;
-  unsigned long port = isdigit((unsigned char)*text) ? strtoul(text, &end, 10) : 0;
-  return port >= 1 && port <= 65535 ? end : NULL;
-}
-
 static const char *check_publish(const char *value) {
-  const char *rest = skip_port(value);
-  if (rest && *rest == ':')
-    rest = skip_port(rest + 1);
-  return rest && *rest == '\0' ? NULL : "is not HOST_PORT:SANDBOX_PORT, as in 8080:80";
+  struct published ignored;
+  return publish_parse(value, &ignored) ? NULL : "is not HOST_PORT:SANDBOX_PORT, as in 8080:80";
 }
 
 static const char *check_variable_pattern(const char *value) {
@@ -158,7 +151,7 @@ const struct schema_key schema_table[] = {
     LIST("network.unix_sockets", network.unix_sockets, NARROWING_NEVER, check_socket,
          "host sockets bound into the sandbox, by path"),
     LIST("network.publish", network.publish, NARROWING_NEVER, check_publish,
-         "HOST_PORT:SANDBOX_PORT, on the host's loopback only"),
+         "HOST_PORT:SANDBOX_PORT, on the host's loopback"),
     TEXT("network.http_proxy", network.http_proxy, check_text, "an upstream HTTP proxy"),
     TEXT("network.socks_proxy", network.socks_proxy, check_text, "an upstream SOCKS5 proxy"),
     WORD("network.driver", network.driver, driver_words, "what carries the traffic"),

@@ -244,6 +244,12 @@ static void on_started(struct monitor *monitor, pid_t command, int *folders_insi
     handle_signal(monitor, monitor->early);
 }
 
+static void on_publish(struct monitor *monitor, const int *fds) {
+  _cleanup_error_ struct sb_error error = {0};
+  if (publisher_start(&monitor->publisher, fds[0], fds[1], &error) < 0)
+    monitor_warn(monitor, error.message); /* the ports stay closed */
+}
+
 static void on_gate(struct monitor *monitor, int *fds) {
   _cleanup_error_ struct sb_error error = {0};
   struct gate_config config = {
@@ -271,6 +277,9 @@ static void handle_message(struct monitor *monitor, const struct message *messag
     return;
   case MESSAGE_NETWORK:
     network_sockets(monitor, message, fds);
+    return;
+  case MESSAGE_PUBLISH:
+    on_publish(monitor, fds);
     return;
   case MESSAGE_GATE:
     on_gate(monitor, fds);
@@ -557,6 +566,7 @@ static int start(struct monitor *monitor, struct sb_error *error) {
   placeholders_recover(request->host);
   registry_sweep(request->host);
   if (request->compile(request->compile_context, error) < 0 ||
+      publisher_listen(&monitor->publisher, &request->plan->publish, error) < 0 ||
       plan_share(request->plan, monitor->shared_plan, error) < 0)
     return -1;
   report_phase(request->report, PHASE_PLANNED);
@@ -651,6 +661,7 @@ static void finish(struct monitor *monitor) {
   engine_kill(&monitor->engine);
   network_stop(monitor);
   registry_remove(&monitor->registration); /* while the kernel takes it apart */
+  publisher_end(&monitor->publisher);
   engine_destroy(&monitor->engine, &used);
   usage_add_rusage(&monitor->result->usage, &used);
   network_finish(monitor);            /* after the last who could use it */
@@ -678,6 +689,7 @@ int session_run(const struct session_request *request, struct session_result *re
           terminal_new(request->idle || request->capture ? TERMINAL_NEVER : request->terminal),
       .capture = CAPTURE_NONE,
       .placeholders = PLACEHOLDERS_NONE,
+      .publisher = PUBLISHER_NONE,
       .registration = REGISTRATION_NONE,
       .network = NETWORK_NONE_YET,
       .limits = LIMIT_GROUP_NONE,

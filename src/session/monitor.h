@@ -6,6 +6,7 @@
 #include "audit/audit.h"
 #include "engine/engine.h"
 #include "gate/gate.h"
+#include "net/publish.h"
 #include "session/control.h"
 #include "session/execs.h"
 #include "session/network.h"
@@ -32,6 +33,7 @@ struct monitor {
   struct supervision supervision;
   struct strv unsaid; /* warnings that wait until the terminal is the user's again */
   struct gate *gate;  /* dynamic mode */
+  struct publisher publisher;
   struct limit_group limits;
   struct deadline deadline;
   uint64_t next_look_ns; /* when the limits are looked at again; 0: not at all */

@@ -1,0 +1,118 @@
+"""Published ports: the host's loopback reaches a server inside, and nothing else does."""
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+
+import pytest
+
+import sessions
+
+SERVER = """
+import socket, sys
+family = socket.AF_INET6 if sys.argv[2] == '6' else socket.AF_INET
+listener = socket.create_server(('::1' if sys.argv[2] == '6' else '127.0.0.1', int(sys.argv[1])),
+                                family=family)
+while True:
+    client, _ = listener.accept()
+    data = b''
+    while part := client.recv(65536):
+        data += part
+    client.sendall(b'%d bytes' % len(data))
+    client.close()
+"""
+
+
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return listener.getsockname()[1]
+
+
+@contextlib.contextmanager
+def serving(box, publish, port, family="4"):
+    process = box.start(["/usr/bin/python3", "-c", SERVER, str(port), family],
+                        options=["--publish", publish], stdin=subprocess.DEVNULL)
+    try:
+        yield process
+    finally:
+        end(box, process)
+
+
+def end(box, process):
+    """In good order, or, after a kill, by the next start."""
+    process.terminate()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(10)
+    sessions.end_group(process)
+    if process.returncode == -signal.SIGKILL:
+        assert box.run(["true"]).exit == 0
+
+
+def talk(address, port, data=b""):
+    """What a server inside answers; None while nobody does."""
+    try:
+        with socket.create_connection((address, port), timeout=5) as client:
+            client.sendall(data)
+            client.shutdown(socket.SHUT_WR)
+            said = b""
+            while part := client.recv(65536):
+                said += part
+            return said.decode() or None
+    except OSError:
+        return None
+
+
+@pytest.mark.parametrize("family", ["4", "6"])
+def test_a_server_inside_is_reached(box, family):
+    port = free_port()
+    with serving(box, f"{port}:8000", 8000, family):
+        assert sessions.eventually(lambda: talk("127.0.0.1", port, b"x")) == "1 bytes"
+        large = b"y" * 5_000_000
+        assert talk("127.0.0.1", port, large) == f"{len(large)} bytes"
+        for _ in range(50):
+            assert talk("127.0.0.1", port, b"abc") == "3 bytes"
+    assert sessions.eventually(lambda: talk("127.0.0.1", port) is None), "still open after the end"
+
+
+def test_without_it_nothing_is_reached(box):
+    """The control: the same server, the same port, not published."""
+    port = free_port()
+    process = box.start(["/usr/bin/python3", "-c", SERVER, str(port), "4"],
+                        stdin=subprocess.DEVNULL)
+    try:
+        assert not sessions.eventually(lambda: talk("127.0.0.1", port, b"x"), 1)
+    finally:
+        end(box, process)
+
+
+def test_other_interfaces_are_refused_unless_asked(box):
+    """127.0.0.2 stands for another interface: it is another address of the host."""
+    port, wide = free_port(), free_port()
+    with serving(box, f"{port}:8000", 8000):
+        assert sessions.eventually(lambda: talk("127.0.0.1", port, b"x"))
+        assert talk("127.0.0.2", port, b"x") is None
+    with serving(box, f"0.0.0.0:{wide}:8000", 8000):
+        assert sessions.eventually(lambda: talk("127.0.0.2", wide, b"x")) == "1 bytes"
+
+
+def test_a_port_that_is_taken_is_an_error(box):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        result = box.run(["true"], options=["--publish", f"{listener.getsockname()[1]}:80"])
+    assert result.exit == 125 and "in use" in result.stderr and "fix:" in result.stderr, result
+
+
+@pytest.mark.parametrize("value", ["0:80", "80:65536", "x:80", "80:80:80", "1.2.3:80:80", "",
+                                   "80:80 ", "[::1:80:80"])
+def test_what_is_no_port_is_an_error(box, value):
+    result = box.run(["true"], options=["--publish", value])
+    assert result.exit == 125 and "fix:" in result.stderr, result
+
+
+def test_the_ports_go_with_the_monitor(box):
+    port = free_port()
+    with serving(box, f"{port}:8000", 8000) as process:
+        assert sessions.eventually(lambda: talk("127.0.0.1", port, b"x"))
+        os.kill(process.pid, signal.SIGKILL)
+        assert sessions.eventually(lambda: talk("127.0.0.1", port) is None)
