@@ -4,6 +4,7 @@ No registry is needed: the image is a static busybox and a few files, imported f
 It has the name of the default image, so that `sandbox backends` finds it without any option.
 """
 
+import glob
 import io
 import os
 import shutil
@@ -145,6 +146,7 @@ class Docker(Container):
     def __init__(self):
         super().__init__("docker")
         self.daemon, self.base, self.environment = None, None, {}
+        self.group = f"sandbox-test-docker-{os.getpid()}"  # it removes containers' groups, not this
 
     def prepare(self, world, identity):
         not_in_a_guest()
@@ -166,7 +168,8 @@ class Docker(Container):
         words = ["unshare", "--net", "dockerd", "--data-root", f"{self.base}/data",
                  "--exec-root", f"{self.base}/exec", "--pidfile", f"{self.base}/pid",
                  "-H", f"unix://{sock}", "--iptables=false", "--ip6tables=false", "--bridge=none",
-                 "--storage-driver", "overlay2", "--exec-opt", "native.cgroupdriver=cgroupfs"]
+                 "--storage-driver", "overlay2", "--exec-opt", "native.cgroupdriver=cgroupfs",
+                 "--cgroup-parent", f"/{self.group}"]
         self.log = open(os.path.join(self.base, "log"), "wb")
         self.daemon = subprocess.Popen(words, stdout=self.log, stderr=self.log,
                                        stdin=subprocess.DEVNULL, start_new_session=True)
@@ -200,5 +203,12 @@ class Docker(Container):
             self.daemon.wait()
         self.log.close()
         self.daemon = None
+        for path in glob.glob(f"/sys/fs/cgroup/{self.group}") + glob.glob(
+                f"/sys/fs/cgroup/*/{self.group}"):
+            for folder, _, _ in os.walk(path, topdown=False):
+                try:
+                    os.rmdir(folder)
+                except OSError:
+                    pass  # not empty: somebody is still in it, which the tests notice
         for path in harness.mounts_below(self.base):
             subprocess.run(["umount", "--lazy", path], capture_output=True, check=False)
