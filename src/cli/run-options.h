@@ -2,6 +2,7 @@
 #pragma once
 
 #include "cli/cli.h"
+#include "plan/plan.h"
 #include "policy/policy.h"
 
 enum run_option {
@@ -63,3 +64,14 @@ int run_main(const struct invocation *invocation);
 
 /* In run.c: `sandbox wrap`, with the same policy and plan. */
 int run_wrap(const struct invocation *invocation);
+
+/* The stores, the flags and, in dynamic mode, what needs no question. On failure *ret_policy may be
+ * set all the same, and is to be freed. */
+int run_load_policy(const struct invocation *invocation, const struct host_context *host,
+                    struct policy **ret_policy, struct sb_error *error);
+
+/* Which trigger makes an access wait, if the mode is dynamic. */
+enum gate_kind run_choose_gate(const struct invocation *invocation);
+
+/* Where another engine runs the command, the mode that nobody chose is static. */
+void run_settle_mode(struct policy *policy, bool elsewhere);

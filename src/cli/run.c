@@ -60,146 +60,6 @@ static void run_clear(struct run *run) {
   log_close(&run->log);
 }
 
-/* ---- flags → policy ---- */
-
-static const struct {
-  int option;
-  enum rule_kind kind;
-  const char *flag;
-} path_flags[] = {
-    {RUN_RW, RULE_WRITE, "--rw"},
-    {RUN_RO, RULE_READ, "--ro"},
-    {RUN_OVERLAY, RULE_OVERLAY, "--overlay"},
-    {RUN_BLACKLIST, RULE_HIDE, "--blacklist"},
-    {RUN_UNPROTECT, RULE_UNPROTECT, "--unprotect"},
-};
-
-static int apply_path_flag(struct run *run, const struct given_option *given,
-                           struct sb_error *error) {
-  for (size_t i = 0; i < ARRAY_SIZE(path_flags); i++) {
-    if (path_flags[i].option != given->spec->id)
-      continue;
-    /* Protected names belong to the project; paths are meant from where the caller stands. */
-    const char *base = path_flags[i].kind == RULE_UNPROTECT ? run->host.project : run->host.cwd;
-    return policy_add_flag(run->policy, &run->host.policy, path_flags[i].kind, base, given->value,
-                           path_flags[i].flag, error);
-  }
-  return 0;
-}
-
-static int apply_environment_flag(struct policy *policy, const char *value,
-                                  struct sb_error *error) {
-  if (value[0] == '=') {
-    _cleanup_free_ char *shown = escape_string(value);
-    sb_fail(error, SB_CODE_USAGE, 0, "--env '%s': the name of the variable is missing", shown);
-    return sb_hint(error, "write --env NAME=VALUE to set it, --env NAME to pass it");
-  }
-  if (strchr(value, '='))
-    strv_add(&policy->environment_set, value);
-  else
-    strv_add(&policy->environment_pass, value);
-  return 0;
-}
-
-static void apply_network_flag(struct policy *policy, const char *hosts) {
-  policy->network.mode = hosts ? NETWORK_FILTERED : NETWORK_FULL;
-  _cleanup_free_ char *copy = xstrdup(hosts ? hosts : "");
-  char *rest = NULL;
-  for (char *host = strtok_r(copy, ",", &rest); host; host = strtok_r(NULL, ",", &rest))
-    strv_add(&policy->network.allow, host);
-}
-
-static void set_scalar(struct policy *policy, const char *key) {
-  policy_set_key_origin(policy, key, STORE_FLAGS, NULL, 0);
-}
-
-static int apply_scalar_flag(struct run *run, const struct given_option *given,
-                             struct sb_error *error) {
-  struct policy *policy = run->policy;
-  switch (given->spec->id) {
-  case RUN_MODE:
-    policy->mode = strcmp(given->value, "static") == 0 ? MODE_STATIC : MODE_DYNAMIC;
-    set_scalar(policy, "mode");
-    return 0;
-  case RUN_STATIC:
-    policy->mode = MODE_STATIC;
-    set_scalar(policy, "mode");
-    return 0;
-  case RUN_NO_DEBUG:
-    policy->debug = false;
-    set_scalar(policy, "debug");
-    return 0;
-  case RUN_REQUIRE:
-    policy->require = (enum policy_require)value_word(given->spec->words, given->value);
-    set_scalar(policy, "require");
-    return 0;
-  case RUN_BACKEND:
-    free(policy->backend);
-    policy->backend = xstrdup(given->value);
-    set_scalar(policy, "backend");
-    return 0;
-  case RUN_IMAGE:
-    free(policy->container.image);
-    policy->container.image = xstrdup(given->value);
-    set_scalar(policy, "container.image");
-    return 0;
-  case RUN_ENV:
-    return apply_environment_flag(policy, given->value, error);
-  case RUN_ALLOW_NETWORK:
-    apply_network_flag(policy, given->value);
-    set_scalar(policy, "network.mode");
-    return 0;
-  case RUN_PUBLISH:
-    strv_add(&policy->network.publish, given->value);
-    return 0;
-  case RUN_POLICY:
-    return policy_load_file(&run->host.policy, given->value, STORE_FLAGS, policy, error);
-  default:
-    return 0;
-  }
-}
-
-/* FUSE first: allowed paths then cost nothing. */
-static enum gate_kind choose_gate(const struct invocation *invocation) {
-  const char *value = invocation_value(invocation, RUN_GATE);
-  int asked = value ? value_word("auto fuse notify", value) : 0;
-  static const enum gate_kind kinds[] = {GATE_NONE, GATE_FUSE, GATE_NOTIFY};
-  if (asked > 0)
-    return kinds[asked];
-  return access("/dev/fuse", R_OK | W_OK) == 0 ? GATE_FUSE : GATE_NOTIFY;
-}
-
-/* Only the native engine can ask. If nobody said which mode he wants, another one gets the other.
- */
-static void settle_mode(struct policy *policy, bool elsewhere) {
-  if (elsewhere && policy_key_origin(policy, "mode")->store == STORE_BUILTIN)
-    policy->mode = MODE_STATIC;
-}
-
-static int load_policy(struct run *run, struct sb_error *error) {
-  if (policy_load(&run->host.policy, &run->policy, error) < 0)
-    return -1;
-  for (size_t i = 0; i < run->invocation->option_count; i++) {
-    const struct given_option *given = &run->invocation->options[i];
-    if (apply_scalar_flag(run, given, error) < 0 || apply_path_flag(run, given, error) < 0 ||
-        run_apply_limit_flag(run->policy, given, error) < 0)
-      return -1;
-  }
-  if (run->invocation->verb == &learn_verb) {
-    run->policy->mode = MODE_DYNAMIC;
-    set_scalar(run->policy, "mode");
-  }
-  STRV_FOREACH (path, &run->policy->network.unix_sockets) {
-    if (policy_add_flag(run->policy, &run->host.policy, RULE_READ, "/", *path,
-                        "network.unix_sockets", error) < 0)
-      return -1;
-  }
-  settle_mode(run->policy, run_is_elsewhere(run->policy->backend));
-  if (run->policy->mode == MODE_DYNAMIC)
-    policy_add_base(run->policy, &run->host.policy);
-  return 0;
-}
-
 /* ---- the command ---- */
 
 static const char *usual_shell(void) {
@@ -276,7 +136,7 @@ static int fill_plan_request(struct run *run, struct plan_request *ret_request,
       .terminal = terminal_mode_of(run->invocation),
       .overlay_folder = run->overlay_folder,
       .for_backend = run->elsewhere,
-      .gate = choose_gate(run->invocation),
+      .gate = run_choose_gate(run->invocation),
   };
   const char *offset = invocation_value(run->invocation, RUN_TIME_OFFSET);
   if (offset) {
@@ -312,7 +172,7 @@ static int prepare(struct run *run, struct sb_error *error) {
   }
   if (check_descriptors(error) < 0 || reserve_closed_descriptors(error) < 0 ||
       host_context_load(&run->host, error) < 0 || choose_command(run, error) < 0 ||
-      load_policy(run, error) < 0)
+      run_load_policy(run->invocation, &run->host, &run->policy, error) < 0)
     return -1;
   if (limit_set_resolve(&run->policy->limits, &run->limits, error) < 0)
     return -1;
@@ -574,8 +434,8 @@ static int execute_elsewhere(struct run *run, const struct backend *backend,
   _cleanup_snapshot_ struct snapshot *snapshot = NULL;
   if (wants_report(run)) {
     run_watched_places(&run->plan, &run->watched);
-    snapshot = changes_snapshot_begin(run->watched.items, run->watched.count,
-                                      &changes_default_limits);
+    snapshot =
+        changes_snapshot_begin(run->watched.items, run->watched.count, &changes_default_limits);
   }
   struct timespec started = change_clock_now().start;
   int result = backend_run(backend, request, ret_result, error);
@@ -611,7 +471,7 @@ static int run_fallback(struct run *run, struct session_result *ret_result,
   struct run_elsewhere elsewhere = describe_elsewhere(run, NULL, scratch);
   const struct backend *backend;
   elsewhere.instead = instead;
-  settle_mode(run->policy, true);
+  run_settle_mode(run->policy, true);
   if (plan_elsewhere(run, &elsewhere.asked, &other) < 0 ||
       run_choose_backend(&elsewhere, &backend, &other) < 0)
     return -1;
