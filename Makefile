@@ -38,6 +38,7 @@ bench: build
 	@tools/install-packages bench
 	@bench/startup $(BUILD)/src/cli/sandbox
 	@bench/exec $(BUILD)/src/cli/sandbox
+	@bench/net $(BUILD)/src/cli/sandbox
 	@bench/gate $(BUILD)
 
 install: build
