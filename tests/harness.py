@@ -188,13 +188,14 @@ class World:
         # private place: then run a copy.
         private = os.path.realpath(command).startswith(("/tmp/", "/var/tmp/", "/run/"))
         usable = world_reachable(command) and not private
-        return command if usable else self.install(command, "sandbox")
-
-    def accompany(self, name):
-        """A copy of the command needs the programs that it starts beside it."""
-        program = os.path.join(os.environ.get("SANDBOX_BUILD", ""), "src/backend", name)
-        if self.command and os.path.dirname(self.command) == self.bin and os.path.exists(program):
-            self._install(program, name)
+        if usable:
+            return command
+        # A copy needs the programs that it starts beside it.
+        build = os.environ.get("SANDBOX_BUILD", "")
+        for name in ("toml/sandbox-toml", "backend/sandbox-init", "backend/sandbox-vm"):
+            if os.path.exists(os.path.join(build, "src", name)):
+                self.install(os.path.join(build, "src", name), os.path.basename(name))
+        return self.install(command, "sandbox")
 
     def _make_identities(self):
         if self.root:

@@ -44,10 +44,10 @@ struct rule {
   bool is_glob;         /* has *, ? or [ ; `**` crosses folders */
   bool if_present_only; /* RULE_PROTECT: no placeholder is needed while the name does not exist */
   bool when_touched;    /* dynamic mode: granted when something first touches it */
-  bool granted;         /* by an answer that was kept; dynamic mode can take it back while it runs */
-  bool has_exceptions;  /* built-in secret globs: secret_exceptions are not covered */
-  const char *written;  /* as the author wrote it, for messages; a flag with its name */
-  const char *why;      /* built-in tables: what it protects; else NULL */
+  bool granted;        /* by an answer that was kept; dynamic mode can take it back while it runs */
+  bool has_exceptions; /* built-in secret globs: secret_exceptions are not covered */
+  const char *written; /* as the author wrote it, for messages; a flag with its name */
+  const char *why;     /* built-in tables: what it protects; else NULL */
   struct origin origin;
 };
 

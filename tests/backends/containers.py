@@ -106,7 +106,6 @@ class Podman(Container):
         if identity.name == "user":
             need("newuidmap", "uidmap")
         self._configure(world)
-        world.accompany("sandbox-init")
         self.users.append(identity)
         self.load_image(identity)
         return []

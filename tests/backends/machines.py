@@ -76,4 +76,3 @@ class Machine(Engine):
         self.environment = {"XDG_CONFIG_HOME": os.path.dirname(configuration)}
         for folder, _, _ in os.walk(base):
             os.chmod(folder, 0o755)
-        world.accompany("sandbox-vm")

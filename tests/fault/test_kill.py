@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from harness import children, command_line, mounts_below
+from harness import LeakCheck, children, command_line, mounts_below
 
 MOMENTS = 34  # for each of three targets and two identities: more than 200
 SLOW_BUILD = bool(os.environ.get("SANDBOX_SANITIZED"))
@@ -60,7 +60,8 @@ def recover(box):
     assert result.exit == 0, result
     for folder in (box.identity.state, box.identity.runtime):
         left = [os.path.join(path, name) for path, _, files in os.walk(folder) for name in files
-                if not any(f"/sandbox/{kept}" in path for kept in ("audit", "pool", "overlays", "reports"))]
+                if not any(f"/sandbox/{kept}" in os.path.join(path, name)
+                           for kept in LeakCheck.STATE_ALLOWED)]
         assert not left, left
 
 
