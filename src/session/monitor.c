@@ -145,6 +145,12 @@ static void keep_early_signal(struct monitor *monitor, int signal) {
 
 static void handle_signal(struct monitor *monitor, int signal) {
   bool ends = signal != SIGWINCH && signal != SIGCONT && signal != SIGTSTP;
+  /* Also before the news of the start is here: nobody sends this one again. */
+  if (signal == SIGWINCH) {
+    terminal_resize(&monitor->terminal);
+    supervision_redraw(monitor);
+    return;
+  }
   if (!monitor->result->started || monitor->request->idle) {
     if (ends && monitor->request->idle)
       abandon(monitor, signal);
@@ -155,10 +161,6 @@ static void handle_signal(struct monitor *monitor, int signal) {
   for (size_t i = 0; i < ARRAY_SIZE(forwarded); i++) {
     if (forwarded[i].signal == signal)
       engine_send(&monitor->engine, forwarded[i].kind, signal);
-  }
-  if (signal == SIGWINCH) {
-    terminal_resize(&monitor->terminal);
-    supervision_redraw(monitor);
   }
   /* SIGSTOP, because the workload's group may be an orphan, which ignores SIGTSTP; init tells us
    * that it stopped, and then we stop, too. */

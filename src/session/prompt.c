@@ -223,11 +223,12 @@ static void answer(struct prompt *prompt, const struct reply *given) {
     say_problem(prompt, &error);
 }
 
-/* Ctrl-C is for the program: it is told no, and interrupted. */
+/* Ctrl-C is for the program: it is interrupted, and told no. In this order, or it might be over
+ * before the interrupt comes. */
 static void interrupt(struct prompt *prompt) {
-  answer(prompt, &(struct reply){.allow = false, .scope = SCOPE_ONCE});
   if (!terminal_type(prompt->terminal, CTRL_C))
     kill(getpid(), SIGINT); /* the monitor passes it on */
+  answer(prompt, &(struct reply){.allow = false, .scope = SCOPE_ONCE});
 }
 
 static void take_key(struct prompt *prompt, char key) {

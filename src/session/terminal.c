@@ -162,10 +162,7 @@ void terminal_pause(struct terminal *terminal, bool paused) {
 bool terminal_type(struct terminal *terminal, char character) {
   if (terminal->master < 0 || !terminal->raw_wanted || !is_empty(&terminal->to_session))
     return false;
-  terminal->to_session.data[0] = character;
-  terminal->to_session.start = 0;
-  terminal->to_session.end = 1;
-  return true;
+  return write(terminal->master, &character, 1) == 1; /* at once, paused or not */
 }
 
 void terminal_relay(struct terminal *terminal, const struct pollfd watched[TERMINAL_WATCH_COUNT]) {
