@@ -52,8 +52,9 @@ static const char *take_address(const char *text, struct published *published) {
   snprintf(address, sizeof address, "%.*s", (int)length, text + bracket);
   published->host_length = bracket ? sizeof *six : sizeof *four;
   published->host.ss_family = bracket ? AF_INET6 : AF_INET;
-  if (bracket)
-    return inet_pton(AF_INET6, address, &six->sin6_addr) == 1 && text[length + 2] == ':'
+  if (bracket) /* "[", the address, "]:" */
+    return inet_pton(AF_INET6, address, &six->sin6_addr) == 1 &&
+                   strncmp(text + 1 + length, "]:", 2) == 0
                ? text + length + 3
                : NULL;
   if (inet_pton(AF_INET, address, &four->sin_addr) == 1 && text[length] == ':')
