@@ -51,12 +51,6 @@ def need(world, gate):
     os.rmdir(folder)
 
 
-@contextlib.contextmanager
-def usable(world, gate):
-    need(world, gate)
-    yield
-
-
 def approve(scope="session", **more):
     return {"cmd": "cmd.approve", "scope": scope, **more}
 

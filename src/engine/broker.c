@@ -266,24 +266,6 @@ static int take_away(struct state *state, const char *path) {
   return umount2(path, MNT_DETACH | UMOUNT_NOFOLLOW) < 0 ? -errno : 0;
 }
 
-static int mask_inside(struct state *state, const char *path) {
-  int result = go(state, IN_OWN);
-  if (result == 0)
-    result = make_staging(state);
-  if (result < 0)
-    return result;
-  _cleanup_close_ int folder = clone_object(state->staging, "folder", 0);
-  _cleanup_close_ int file = clone_object(state->staging, "file", 0);
-  result = go(state, IN_SESSION);
-  if (result < 0 || folder < 0 || file < 0)
-    return result < 0 ? result : folder < 0 ? folder : file;
-  _cleanup_close_ int target = open_here(path);
-  struct stat status;
-  if (target < 0 || fstat(target, &status) < 0)
-    return target < 0 ? target : -errno;
-  return attach(S_ISDIR(status.st_mode) ? folder : file, target);
-}
-
 /* Reopened through a clone that is read-only: a descriptor from the host's own mount could be
  * opened again for writing by way of /proc/self/fd. Only regular files: a folder would be a way to
  * walk the host, and a FIFO would keep us waiting. */
@@ -314,7 +296,7 @@ static void obey(struct state *state, const char *packet) {
   int result = header.kind == BROKER_GRANT    ? grant(state, &header, path, masks)
                : header.kind == BROKER_REVOKE ? take_away(state, path)
                : header.kind == BROKER_REPEAT ? repeat(state, &header, path, masks)
-                                              : mask_inside(state, path);
+                                              : -ENOSYS;
   answer(state, result, -1);
 }
 

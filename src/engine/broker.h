@@ -21,7 +21,6 @@ struct broker {
 enum broker_kind {
   BROKER_GRANT,  /* the object at `path` appears at the same path inside */
   BROKER_REVOKE, /* what was granted at `path` goes away */
-  BROKER_MASK,   /* whatever is at `path` inside is covered by an empty, unreadable object */
   BROKER_REPEAT, /* a folder or link of the host is made at `path` in the session's empty root */
   BROKER_OPEN,   /* opens the file at `path` through a read-only clone; the reply carries it */
 };
