@@ -3,11 +3,13 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "core/alloc.h"
 #include "core/cleanup.h"
 #include "core/escape.h"
 #include "core/json.h"
+#include "core/path.h"
 #include "policy/policy.h"
 #include "session/questions.h"
 
@@ -96,9 +98,18 @@ static char *yaml_quoted(const char *text) {
   return text_steal(&quoted);
 }
 
+/* A name that is to be made cannot be allowed before it is there: its folder can. */
+static char *allowable(const struct access_request *request) {
+  struct stat status;
+  _cleanup_free_ char *folder = path_parent(request->path);
+  bool to_be_made = request->want == WANT_WRITE && lstat(request->path, &status) < 0 &&
+                    stat(folder, &status) == 0 && strcmp(folder, "/") != 0;
+  return to_be_made ? steal_pointer(folder) : xstrdup(request->path);
+}
+
 static void file_remedy(const struct access_request *request, char **ret_flag, char **ret_line) {
-  _cleanup_free_ char *word = escape_shell_word(request->path);
-  _cleanup_free_ char *pattern = policy_escape_path(request->path);
+  _cleanup_free_ char *path = allowable(request), *word = escape_shell_word(path);
+  _cleanup_free_ char *pattern = policy_escape_path(path);
   _cleanup_free_ char *quoted = yaml_quoted(pattern), *shown = escape_string(quoted);
   bool write = request->want == WANT_WRITE;
   if (request->want == WANT_CONNECT) {
