@@ -147,6 +147,10 @@ void wrapped_add_folder(struct wrapped *wrapped, const char *path);
 /* Appends words to argv; ends with NULL. */
 void wrapped_words(struct wrapped *wrapped, ...) __attribute__((sentinel));
 
+/* For callers who run it without our runner: adds the placeholders to its files, and to end_argv
+ * the removal of all its files. */
+void wrapped_complete(struct wrapped *wrapped, const struct backend_request *request);
+
 json_t *wrapped_to_json(const struct wrapped *wrapped);
 /* One line for a shell, and what it needs as comments before. New string. */
 char *wrapped_to_text(const struct wrapped *wrapped);

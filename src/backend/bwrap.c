@@ -85,8 +85,20 @@ static void add_writable(struct builder *builder, const struct operation *operat
 static void add_readonly(struct builder *builder, const struct operation *operation) {
   if (operation->flags & OPERATION_NOFOLLOW)
     return;
-  add(builder, operation->flags & OPERATION_OPTIONAL ? "--ro-bind-try" : "--ro-bind",
-      operation->path, operation->path);
+  const char *source = operation->source ? operation->source : operation->path;
+  add(builder, operation->flags & OPERATION_OPTIONAL ? "--ro-bind-try" : "--ro-bind", source,
+      operation->path);
+}
+
+/* Those that every session has come with --dev. */
+static void add_device(struct builder *builder, const struct operation *operation) {
+  static const char *const usual[] = {"/dev/null",   "/dev/zero",    "/dev/full",
+                                      "/dev/random", "/dev/urandom", "/dev/tty"};
+  for (size_t i = 0; i < ARRAY_SIZE(usual); i++) {
+    if (strcmp(operation->path, usual[i]) == 0)
+      return;
+  }
+  add(builder, "--dev-bind", operation->path, operation->path);
 }
 
 static void add_overlay(struct builder *builder, const struct operation *operation) {
@@ -135,6 +147,7 @@ static void (*const adders[OPERATION_COUNT])(struct builder *, const struct oper
     [OPERATION_ROOT] = add_root,
     [OPERATION_PRIVATE] = add_private,
     [OPERATION_PRIVATE_SEALED] = add_devices,
+    [OPERATION_DEVICE] = add_device,
     [OPERATION_PROC] = add_proc,
     [OPERATION_WRITABLE] = add_writable,
     [OPERATION_READONLY] = add_readonly,

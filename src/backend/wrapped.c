@@ -8,6 +8,7 @@
 #include "core/cleanup.h"
 #include "core/escape.h"
 #include "core/json.h"
+#include "core/path.h"
 #include "core/text.h"
 
 enum { FIRST_DESCRIPTOR = 3 };
@@ -64,6 +65,66 @@ void wrapped_words(struct wrapped *wrapped, ...) {
   va_end(words);
 }
 
+/* ---- for running it without us ---- */
+
+static void append_words(struct text *text, const struct strv *words) {
+  STRV_FOREACH (word, words) {
+    _cleanup_free_ char *quoted = escape_shell_word(*word);
+    text_appendf(text, "%s%s", text->length > 0 ? " " : "", quoted);
+  }
+}
+
+static void add_placeholders(struct wrapped *wrapped, const struct plan *plan) {
+  for (size_t i = 0; i < plan->operation_count; i++) {
+    const struct operation *operation = &plan->operations[i];
+    const char *content = operation->source ? operation->source : "";
+    if (operation->kind == OPERATION_PLACEHOLDER_FILE)
+      wrapped_add_file(wrapped, operation->path, content, strlen(content));
+    else if (operation->kind == OPERATION_PLACEHOLDER_FOLDER)
+      wrapped_add_folder(wrapped, operation->path);
+  }
+}
+
+/* Deepest last come, first go. What a running session holds by its lock stays: it is mounted on
+ * there. So does a folder that is not empty any more. */
+static void append_removals(struct text *script, const struct wrapped *wrapped,
+                            const char *scratch) {
+  bool in_scratch = false;
+  for (size_t i = wrapped->file_count; i-- > 0;) {
+    const struct wrapped_file *file = &wrapped->files[i];
+    if (!file->path)
+      continue;
+    if (scratch && path_is_under(file->path, scratch)) {
+      in_scratch = true;
+      continue;
+    }
+    _cleanup_free_ char *path = escape_shell_word(file->path);
+    text_appendf(script, "flock -n %s %s %s; ", path, file->folder ? "rmdir" : "rm -f", path);
+  }
+  if (in_scratch) {
+    _cleanup_free_ char *path = escape_shell_word(scratch);
+    text_appendf(script, "rm -rf %s; ", path);
+  }
+}
+
+void wrapped_complete(struct wrapped *wrapped, const struct backend_request *request) {
+  _cleanup_text_ struct text script = {0};
+  if (wrapped->own_placeholders)
+    add_placeholders(wrapped, request->plan);
+  append_words(&script, &wrapped->end_argv);
+  if (script.length > 0)
+    text_append(&script, "; ");
+  size_t before = script.length;
+  append_removals(&script, wrapped, request->scratch);
+  if (script.length == before)
+    return; /* end_argv, if any, is all */
+  script.data[script.length -= strlen("; ")] = '\0';
+  strv_clear(&wrapped->end_argv);
+  strv_add(&wrapped->end_argv, "/bin/sh");
+  strv_add(&wrapped->end_argv, "-c");
+  strv_add(&wrapped->end_argv, text_string(&script));
+}
+
 /* ---- showing ---- */
 
 static json_t *file_to_json(const struct wrapped_file *file) {
@@ -96,13 +157,6 @@ json_t *wrapped_to_json(const struct wrapped *wrapped) {
   if (wrapped->end_argv.count > 0)
     json_set_words(object, "end_argv", wrapped->end_argv.items, wrapped->end_argv.count);
   return object;
-}
-
-static void append_words(struct text *text, const struct strv *words) {
-  STRV_FOREACH (word, words) {
-    _cleanup_free_ char *quoted = escape_shell_word(*word);
-    text_appendf(text, " %s", quoted);
-  }
 }
 
 /* A descriptor as a here-document would lose bytes; base64 does not. */
@@ -141,8 +195,9 @@ char *wrapped_to_text(const struct wrapped *wrapped) {
   append_words(&text, &wrapped->argv);
   append_redirections(&text, wrapped);
   if (wrapped->end_argv.count > 0) {
-    text_append(&text, ";");
+    text_append(&text, "; status=$?;");
     append_words(&text, &wrapped->end_argv);
+    text_append(&text, "; (exit $status)");
   }
   text_append_char(&text, '\n');
   return text_steal(&text);

@@ -642,7 +642,10 @@ static int wrap_command(struct run *run, struct wrapped *ret_wrapped, struct sb_
                    backend->name);
   }
   show_warnings(run);
-  return backend->wrap(&elsewhere.request, ret_wrapped, error);
+  if (backend->wrap(&elsewhere.request, ret_wrapped, error) < 0)
+    return -1;
+  wrapped_complete(ret_wrapped, &elsewhere.request);
+  return 0;
 }
 
 int run_wrap(const struct invocation *invocation) {

@@ -48,7 +48,7 @@ const struct verb wrap_verb = {
     .description =
         "Prints the words, quoted for bash, with which the program of the back end runs COMMAND as "
         "the policy says; nothing is started. With --json: argv, env, fds (descriptors to open, "
-        "with their content) and files. Limits that only a cgroup can hold are refused, since "
+        "with their content), files to make, and end_argv, which removes them again. Limits that only a cgroup can hold are refused, since "
         "nobody would hold them.",
     .options = options,
     .stop_at_operand = true,

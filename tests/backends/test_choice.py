@@ -118,12 +118,24 @@ def test_the_matrix_says_what_is_missing(plain_box):
 
 def test_wrap_prints_words_that_run(plain_box):
     words = ["sh", "-c", 'printf "[%s]" "$@"; cat ~/.ssh/id_rsa; exit 9', "sh", "a b", "it's"]
-    printed = sandbox(plain_box, "wrap", "--static", "--backend", "bwrap", "--unprotect", "**",
-                      "--weaken", "--", *words)
+    printed = sandbox(plain_box, "wrap", "--static", "--backend", "bwrap", "--", *words)
     assert printed.exit == 0 and printed.stdout.count("\n") == 1, printed
     result = plain_box.plain(["bash", "-c", printed.stdout])
     assert result.exit == 9 and result.stdout.startswith("[a b][it's]"), result
     assert plain_box.canary not in result.stdout
+
+
+def test_wrapped_words_reserve_names_and_put_them_away(plain_box):
+    """Protected names that are not there yet are among the files; what ends it removes them."""
+    printed = sandbox(plain_box, "wrap", "--static", "--json", "--backend", "bwrap", "--", "sh", "-c",
+                      "touch .cursor/x || echo reserved; mv .git/hooks away || echo pinned")
+    answer = json.loads(printed.stdout)
+    assert plain_box.path(".cursor") in [file["path"] for file in answer["files"] if file.get("folder")]
+    text = sandbox(plain_box, "wrap", "--static", "--backend", "bwrap", "--", "sh", "-c",
+                   "touch .cursor/x || echo reserved; mv .git/hooks away || echo pinned")
+    result = plain_box.plain(["bash", "-c", text.stdout])
+    assert result.stdout == "reserved\npinned\n", result
+    assert not os.path.exists(plain_box.path(".cursor"))
 
 
 def test_wrap_as_json(plain_box):
