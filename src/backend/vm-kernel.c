@@ -18,6 +18,7 @@
 /* Buses, ports and the file system; each may be built in. */
 static const char *const wanted_modules[] = {"virtio_pci", "virtio_console", "9p", "9pnet_virtio",
                                              NULL};
+static const char *const network_modules[] = {"virtio_net", NULL};
 
 enum { MODULE_LIMIT = 64 << 20, LIST_LIMIT = 16 << 20 };
 
@@ -253,12 +254,13 @@ static int add_module(const struct vm_kernel *kernel, const char *file, struct t
   return 0;
 }
 
-int vm_kernel_add_modules(const struct vm_kernel *kernel, struct text *archive,
+int vm_kernel_add_modules(const struct vm_kernel *kernel, bool network, struct text *archive,
                           struct strv *ret_names, struct sb_error *error) {
   _cleanup_free_ char *dependencies = read_list(kernel, "modules.dep");
   _cleanup_free_ char *builtin = read_list(kernel, "modules.builtin");
   _cleanup_strv_ struct strv files = {0};
-  if (kernel_order_modules(dependencies, builtin, wanted_modules, &files, error) < 0)
+  if (kernel_order_modules(dependencies, builtin, wanted_modules, &files, error) < 0 ||
+      (network && kernel_order_modules(dependencies, builtin, network_modules, &files, error) < 0))
     return sb_wrap(error, "the kernel '%s'", kernel->release);
   STRV_FOREACH (file, &files) {
     if (add_module(kernel, *file, archive, ret_names, error) < 0)

@@ -6,6 +6,7 @@
 
 #include "backend/vm.h"
 #include "backend/vm/wire.h"
+#include "core/alloc.h"
 #include "core/cleanup.h"
 #include "core/escape.h"
 #include "core/file.h"
@@ -28,6 +29,27 @@ static void add_number(struct text *request, enum vm_record letter, unsigned lon
 static void add_records(struct text *request, enum vm_record letter, const struct strv *values) {
   STRV_FOREACH (value, values)
     add_record(request, letter, *value);
+}
+
+/* The proxies are at the gateway, seen from the guest. */
+static void add_environment(struct text *request, const struct plan *plan) {
+  STRV_FOREACH (entry, &plan->environment) {
+    _cleanup_free_ char *translated =
+        plan->network.mode == NETWORK_NONE ? xstrdup(*entry) : vm_translate(*entry);
+    add_record(request, VM_RECORD_VARIABLE, translated);
+  }
+}
+
+static void add_network(struct text *request, const struct plan *plan) {
+  const char *text = vm_resolver_text(plan);
+  _cleanup_free_ char *place = NULL;
+  if (vm_has_network(plan))
+    add_record(request, VM_RECORD_NETWORK, "");
+  if (!text || file_resolve("/etc/resolv.conf", &place) < 0)
+    return;
+  _cleanup_free_ char *translated = vm_translate(text);
+  add_record(request, VM_RECORD_RESOLVER, place);
+  add_record(request, VM_RECORD_NAMES, translated);
 }
 
 /* What may be written, and what is shown in a place that is private in the guest as well. The rest
@@ -57,7 +79,8 @@ static void write_request(const struct backend_request *request, const struct st
   add_places(ret_request, plan);
   add_records(ret_request, VM_RECORD_ARGUMENT, &plan->arguments);
   add_records(ret_request, VM_RECORD_EXECUTABLE, &plan->executables);
-  add_records(ret_request, VM_RECORD_VARIABLE, &plan->environment);
+  add_environment(ret_request, plan);
+  add_network(ret_request, plan);
   add_record(ret_request, VM_RECORD_CWD, plan->working_folder);
   add_record(ret_request, VM_RECORD_HOSTNAME, plan->hostname);
   snprintf(number, sizeof number, "%u", (unsigned)request->host->user);
@@ -81,7 +104,8 @@ int vm_make_archive(const struct backend_request *request, const struct vm_kerne
     _cleanup_free_ char *shown = escape_string(program);
     return sb_fail(error, SB_CODE_SYSTEM, -result, "reading '%s'", shown);
   }
-  if (vm_kernel_add_modules(kernel, ret_archive, &modules, error) < 0)
+  if (vm_kernel_add_modules(kernel, vm_has_network(request->plan), ret_archive, &modules, error) <
+      0)
     return -1;
   write_request(request, &modules, &records);
   archive_add(ret_archive, "dev", 040755, "", 0);

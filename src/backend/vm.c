@@ -45,6 +45,7 @@ struct vm {
 static void vm_clear(struct vm *vm) {
   vm_kernel_clear(&vm->kernel);
   vm->plan.landlock = (struct landlock_plan){0}; /* the request's */
+  vm->plan.network.rules = NULL;
   plan_clear(&vm->plan);
   if (vm->scratch)
     guard_remove_scratch(vm->scratch);
@@ -125,6 +126,7 @@ static void copy_operations(struct plan *plan, const struct plan *from, size_t f
     new->flags = old->flags;
     new->mode = old->mode;
     new->upper = old->upper ? xstrdup(old->upper) : NULL;
+    new->text = old->text ? xstrdup(old->text) : NULL;
     new->why = old->why ? xstrdup(old->why) : NULL;
   }
 }
@@ -168,12 +170,16 @@ static unsigned processor_count(const struct vm *vm) {
 }
 
 static void plan_command(struct vm *vm) {
+  _cleanup_strv_ struct strv forwards = {0};
+  vm_publish(&vm->request->plan->publish, &vm->plan.publish, &forwards);
   const struct vm_machine machine = {
       .qemu = vm->qemu,
       .kernel = PLACE "/kernel",
       .initramfs = PLACE "/initramfs",
       .console = CONSOLE,
       .memory_mb = guest_memory_mb(vm),
+      .network = vm_has_network(vm->request->plan),
+      .forwards = &forwards,
   };
   struct strv *words = &vm->plan.arguments;
   strv_add(words, PLACE "/program");
@@ -196,6 +202,7 @@ static void plan_settings(struct vm *vm) {
   plan->hostname = xstrdup(from->hostname);
   plan->seccomp = from->seccomp;
   plan->landlock = from->landlock;
+  plan->network = from->network;
   plan->terminal = from->terminal;
 }
 
@@ -209,12 +216,26 @@ static void set_limits(struct vm *vm) {
     vm->limits.value[LIMIT_MEMORY] += OVERHEAD_MB * MEGABYTE;
 }
 
+static void plan_session(struct vm *vm) {
+  plan_view(vm);
+  plan_command(vm);
+  plan_settings(vm);
+  set_limits(vm);
+}
+
 static int check_memory(const struct vm *vm, struct sb_error *error) {
   if (guest_memory_mb(vm) >= MINIMUM_MB)
     return 0;
   sb_fail(error, SB_CODE_UNSUPPORTED, 0, "a virtual machine does not start with %llu MB of memory",
           guest_memory_mb(vm));
   return sb_hint(error, "allow at least --memory %lluM", MINIMUM_MB);
+}
+
+static int check_network(const struct vm *vm, struct sb_error *error) {
+  if (!vm_has_network(vm->request->plan) || vm_can_network(vm->qemu))
+    return 0;
+  sb_fail(error, SB_CODE_UNSUPPORTED, 0, "this QEMU was built without its user mode network");
+  return sb_hint(error, "install the qemu-system-x86 of Debian, or run without a network");
 }
 
 /* ---- running ---- */
@@ -262,15 +283,12 @@ static int run_session(struct vm *vm, struct session_result *ret_result, struct 
 }
 
 static int prepare(struct vm *vm, struct sb_error *error) {
-  if (check_memory(vm, error) < 0 || find_parts(vm, error) < 0)
+  if (check_memory(vm, error) < 0 || find_parts(vm, error) < 0 || check_network(vm, error) < 0)
     return -1;
   vm->kvm = vm_kvm_works();
   if (write_archive(vm, error) < 0)
     return -1;
-  plan_view(vm);
-  plan_command(vm);
-  plan_settings(vm);
-  set_limits(vm);
+  plan_session(vm);
   return 0;
 }
 
@@ -300,18 +318,66 @@ static void probe(const struct host_context *host, const struct policy *policy,
   else
     backend_available(status, "kernel %s, %s", vm.kernel.release,
                       vm_kvm_works() ? "KVM" : "emulated (no usable KVM)");
+  if (!status->quick && vm.qemu && !vm_can_network(vm.qemu))
+    status->features &= ~(FEATURE(NETWORK_FILTERED) | FEATURE(NETWORK_FULL) | FEATURE(PUBLISH));
   status->features &= native.features;
   vm_clear(&vm);
 }
 
-/* A virtual machine has to be inside our own session, which no command line of others makes. */
+/* ---- words for others ---- */
+
+/* No command line makes a session of ours; bubblewrap's view of the same plan is next to it. The
+ * relay is ours alone. */
+static int check_words(const struct backend_request *request, struct sb_error *error) {
+  if (vm_has_network(request->plan)) {
+    sb_fail(error, SB_CODE_UNSUPPORTED, 0,
+            "the words for vm would have no network: its relay belongs to 'sandbox run'");
+    return sb_hint(error, "use 'sandbox run --backend vm', or wrap without a network");
+  }
+  if (!limit_set_is_empty(
+          &(struct limit_set){.value =
+                                  {
+                                      [LIMIT_CPU] = request->limits->value[LIMIT_CPU],
+                                      [LIMIT_TIME] = request->limits->value[LIMIT_TIME],
+                                      [LIMIT_DISK] = request->limits->value[LIMIT_DISK],
+                                      [LIMIT_IO] = request->limits->value[LIMIT_IO],
+                                  }}) &&
+      !request->weaken) {
+    sb_fail(error, SB_CODE_UNSUPPORTED, 0,
+            "the words for vm would not hold limits of processor, time, disk or io");
+    return sb_hint(error, "use 'sandbox run --backend vm', or accept the loss with --weaken");
+  }
+  return 0;
+}
+
+static int wrap_machine(struct vm *vm, struct wrapped *ret, struct sb_error *error) {
+  _cleanup_text_ struct text archive = {0};
+  const struct backend_request *request = vm->request;
+  if (check_memory(vm, error) < 0 || find_parts(vm, error) < 0 ||
+      vm_make_archive(request, &vm->kernel, vm->program, &archive, error) < 0)
+    return -1;
+  vm->kvm = vm_kvm_works();
+  vm->initramfs = path_join(request->scratch, "initramfs");
+  plan_session(vm);
+  struct backend_request inner = *request;
+  inner.plan = &vm->plan;
+  inner.limits = &vm->limits;
+  if (bwrap_backend.wrap(&inner, ret, error) < 0)
+    return sb_hint(error, "install bubblewrap, whose words run QEMU; or use 'sandbox run "
+                          "--backend vm'");
+  wrapped_add_folder(ret, request->scratch);
+  wrapped_add_file(ret, vm->initramfs, archive.data, archive.length);
+  return 0;
+}
+
 static int wrap(const struct backend_request *request, struct wrapped *ret,
                 struct sb_error *error) {
-  (void)request;
-  (void)ret;
-  sb_fail(error, SB_CODE_UNSUPPORTED, 0,
-          "the vm back end has no command line of its own: QEMU runs inside a native sandbox");
-  return sb_hint(error, "use 'sandbox run --backend vm'");
+  struct vm vm = {.request = request, .scratch_lock = -1};
+  int result = check_words(request, error);
+  if (result == 0)
+    result = wrap_machine(&vm, ret, error);
+  vm_clear(&vm);
+  return result;
 }
 
 const struct backend vm_backend = {
@@ -319,7 +385,8 @@ const struct backend vm_backend = {
     .summary = "a virtual machine with a kernel of its own, by QEMU in a native sandbox",
     .features = FEATURE(READ_ALL) | FEATURE(HIDE) | FEATURE(HIDE_IN_WRITABLE) | FEATURE(PROTECT) |
                 FEATURE(PROTECT_LINKS) | FEATURE(RESERVE) | FEATURE(READONLY_IN_WRITABLE) |
-                FEATURE(OVERLAY) | FEATURE(NETWORK_NONE) | FEATURE(LIMIT_MEMORY) |
+                FEATURE(OVERLAY) | FEATURE(NETWORK_NONE) | FEATURE(NETWORK_FILTERED) |
+                FEATURE(NETWORK_FULL) | FEATURE(PUBLISH) | FEATURE(LIMIT_MEMORY) |
                 FEATURE(LIMIT_CPU) | FEATURE(LIMIT_PROCESSES) | FEATURE(LIMIT_DISK) |
                 FEATURE(LIMIT_IO) | FEATURE(LIMIT_FILES) | FEATURE(LIMIT_TIME) |
                 FEATURE(SYSCALL_FILTER) | FEATURE(PRIVATE_TMP) | FEATURE(PROCESS_ISOLATION) |

@@ -40,8 +40,27 @@ int vm_kernel_find(const struct policy *policy, struct vm_kernel *ret_kernel,
                    struct sb_error *error);
 
 /* Adds the modules that a guest needs to its archive, and their names in order to the list. */
-int vm_kernel_add_modules(const struct vm_kernel *kernel, struct text *archive,
+int vm_kernel_add_modules(const struct vm_kernel *kernel, bool network, struct text *archive,
                           struct strv *ret_names, struct sb_error *error);
+
+/* ---- the network (vm-network.c) ---- */
+
+/* Whether the guest has a network device: for the relay, or for published ports. Pure. */
+bool vm_has_network(const struct plan *plan);
+
+/* Published ports take two steps, since QEMU may not listen on the ports of its session below 1024:
+ * what the session publishes, and what QEMU forwards from there. Pure. */
+void vm_publish(const struct strv *published, struct strv *ret_publish, struct strv *ret_forwards);
+
+/* What names the session's loopback names the gateway in the guest, and the resolver's address one
+ * that is not the guest's own. New string. Pure. */
+char *vm_translate(const char *text);
+
+/* The text of the plan's resolver configuration, or NULL: without a network there is none. */
+const char *vm_resolver_text(const struct plan *plan);
+
+/* Whether this QEMU was built with `-netdev user`. */
+bool vm_can_network(const char *qemu);
 
 /* ---- the request (vm-request.c) ---- */
 
@@ -57,6 +76,8 @@ bool vm_kvm_works(void);
 struct vm_machine {
   const char *qemu, *kernel, *initramfs, *console; /* as QEMU sees them */
   unsigned long long memory_mb;
+  bool network;                /* QEMU's own, whose sockets are in its session */
+  const struct strv *forwards; /* "20000-80": from its session's loopback to the guest's; or NULL */
 };
 /* QEMU and its options, but for accelerator, processors and ports, which sandbox-vm adds. Pure. */
 void vm_machine_words(const struct vm_machine *machine, struct strv *ret_words);

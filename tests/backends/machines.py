@@ -15,7 +15,9 @@ from engines import Engine, not_in_a_guest
 VERSION = "6.1"
 # Of the modules only what a guest of ours may need; a whole kernel has hundreds of megabytes.
 PARTS = ("kernel/drivers/virtio", "kernel/drivers/char/virtio_console.ko", "kernel/net/9p",
-         "kernel/fs/9p", "kernel/fs/netfs", "kernel/fs/fscache")
+         "kernel/fs/9p", "kernel/fs/netfs", "kernel/fs/fscache",
+         "kernel/drivers/net/virtio_net.ko", "kernel/drivers/net/net_failover.ko",
+         "kernel/net/core/failover.ko")
 
 
 def unpacked_kernel():

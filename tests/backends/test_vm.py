@@ -1,6 +1,7 @@
 """The vm back end, by really booting. A boot takes seconds, so each test asks for much at once; with
 SANDBOX_TEST_LONG=1 the common list of behaviours (test_behaviour.py) runs on it as well."""
 
+import base64
 import json
 import os
 import signal
@@ -95,11 +96,13 @@ def test_limits_json_and_large_output(world, boxed):
     script = ("head -c 3000000 /dev/zero | tr '\\0' x; echo; "
               "for i in $(seq 60); do sleep 3 & done 2>/dev/null; echo forked; "
               "head -c 400000000 /dev/zero | tail -c 399999999 | wc -c")
-    process = box.start(sh(script), options=["--json", "--memory", "192M", "--pids", "30"],
+    process = box.start(sh(script), options=["--json", "--memory", "192M", "--pids", "30", "--cpus", "0.9"],
                         stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     out, err = process.communicate(timeout=TIMEOUT)
     answer = json.loads(out)
     assert answer["backend"] == "vm" and answer["resourceUsage"]["wallTime"] > 0
+    if world.root:
+        assert answer["limits"]["cpu"]["enforcedBy"].startswith("cgroup"), answer["limits"]
     said = answer["stdout"].split("\n")
     assert len(said[0]) == 3_000_000, "not all of the output"
     assert "399999999" not in said, "memory was not limited"
@@ -133,7 +136,51 @@ def test_signals_and_sudden_death(world, boxed):
     assert not problems, "\n".join(problems)
 
 
+def test_the_time_limit_holds_from_the_start(world, boxed):
+    """Also while the guest boots; nothing of QEMU stays."""
+    box = boxed("vm", world.identity("user"))
+    check = harness.LeakCheck(box)
+    result = box.run(["sleep", "600"], options=["--timeout", "2", "--json"], timeout=TIMEOUT)
+    assert result.exit == 124 and json.loads(result.stdout)["limitHit"] == "time", result
+    problems = check.check(wait=3)
+    assert not problems, "\n".join(problems)
+
+
+def test_words_that_boot(world, boxed):
+    """`sandbox wrap`: bubblewrap around QEMU, by the words alone; afterwards nothing is left."""
+    box = boxed("vm", world.identity("user"))
+    check = harness.LeakCheck(box)
+    script = ("uname -r; cat .env ~/.ssh/id_rsa; echo x >> .git/config || echo config-protected; "
+              "touch .cursor/x || echo cursor-reserved; echo made > made; cat; exit 9")
+    words = [world.command, "wrap", "--static", "--backend", "vm", "--", "sh", "-c", script]
+    printed = box.plain(words, timeout=TIMEOUT)
+    assert printed.exit == 0, printed.stderr
+    result = subprocess.run(["bash", box.identity.file(box.home("words"), printed.stdout)],
+                            input=b"through\n", capture_output=True, cwd=box.project, check=False,
+                            env=box.identity.environment(), timeout=TIMEOUT, **box.identity.credentials())
+    said = harness.text(result.stdout).split("\n")
+    assert result.returncode == 9 and said[0] != os.uname().release, result
+    for word in ("config-protected", "cursor-reserved", "through"):
+        assert word in said, result
+    assert box.canary not in harness.text(result.stdout) and os.path.exists(box.path("made"))
+    problems = check.check(wait=3) + box.left_in_scratch()
+    assert not problems, "\n".join(problems)
+
+
 # ---- without booting ----
+
+
+def test_words_as_json(world, boxed):
+    box = boxed("vm", world.identity("user"))
+    printed = box.plain([world.command, "wrap", "--static", "--json", "--backend", "vm", "--", "true"])
+    answer = json.loads(printed.stdout)
+    assert answer["backend"] == "vm" and "/usr/bin/qemu-system-x86_64" in answer["argv"], answer["argv"]
+    initramfs = [file for file in answer["files"] if file["path"].endswith("/initramfs")]
+    assert base64.b64decode(initramfs[0]["content_b64"])[:6] == b"070701"
+    assert any(fd.get("content_b64") for fd in answer["fds"]) and answer["end_argv"]
+    for option in ("--allow-network=good.test", "--cpus=0.5"):
+        refusal = box.plain([world.command, "wrap", "--static", "--backend", "vm", option, "--", "true"])
+        assert refusal.exit == 125 and "fix:" in refusal.stderr, refusal
 
 
 def refused(box, options, *words, env=None):
@@ -154,7 +201,7 @@ def test_bad_input(box):
     lonely = box.identity.file(box.home("lonely"), "\177ELF" + " " * 100 + "Linux version 9.9.9 x")
     refused(box, policy(lonely), "modules", "9.9.9")
     refused(box, ["--memory", "32M"], "32 MB", "128M")
-    refused(box, ["--allow-network"], "network")
+    refused(box, ["--publish", "8080:80", "--overlay", box.path("nowhere")], "nowhere")
     empty = os.path.join(box.world.base, "no-tools")
     os.makedirs(empty, exist_ok=True)
     refused(box, [], "qemu-system-x86", env={"PATH": empty})

@@ -147,10 +147,54 @@ static void test_words(void **state) {
     assert_string_equal(words.items[position(&words, pairs[i][0]) + 1], pairs[i][1]);
 }
 
+static void test_words_for_a_network(void **state) {
+  (void)state;
+  _cleanup_strv_ struct strv published = {0}, publish = {0}, forwards = {0}, words = {0};
+  static const char *const texts[] = {"8080:80", "9000", "0.0.0.0:8081:81", "[::1]:8082:82"};
+  for (size_t i = 0; i < ARRAY_SIZE(texts); i++)
+    strv_add(&published, texts[i]);
+  vm_publish(&published, &publish, &forwards);
+  static const char *const outside[] = {"127.0.0.1:8080:20000", "127.0.0.1:9000:20001",
+                                        "0.0.0.0:8081:20002", "[::1]:8082:20003"};
+  assert_int_equal(publish.count, ARRAY_SIZE(outside));
+  for (size_t i = 0; i < ARRAY_SIZE(outside); i++)
+    assert_string_equal(publish.items[i], outside[i]);
+  const struct vm_machine machine = {.qemu = "q",
+                                     .kernel = "/k",
+                                     .initramfs = "/i",
+                                     .console = "/c",
+                                     .network = true,
+                                     .forwards = &forwards};
+  vm_machine_words(&machine, &words);
+  assert_string_equal(words.items[position(&words, "-netdev") + 1],
+                      "user,id=net,hostfwd=tcp:127.0.0.1:20000-127.0.0.1:80,"
+                      "hostfwd=tcp:127.0.0.1:20001-127.0.0.1:9000,"
+                      "hostfwd=tcp:127.0.0.1:20002-127.0.0.1:81,"
+                      "hostfwd=tcp:127.0.0.1:20003-127.0.0.1:82");
+}
+
+static void test_translation(void **state) {
+  (void)state;
+  static const char *const texts[][2] = {
+      {"HTTP_PROXY=http://127.0.0.1:61080", "HTTP_PROXY=http://10.0.2.2:61080"},
+      {"NO_PROXY=localhost,127.0.0.1,::1", "NO_PROXY=localhost,127.0.0.1,::1"},
+      {"nameserver 127.0.0.53\nsearch a.test\n", "nameserver 192.0.2.53\nsearch a.test\n"},
+      {"", ""}};
+  for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
+    _cleanup_free_ char *translated = vm_translate(texts[i][0]);
+    assert_string_equal(translated, texts[i][1]);
+  }
+}
+
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_archive),        cmocka_unit_test(test_release_of_bzimage),
-    cmocka_unit_test(test_release_of_elf), cmocka_unit_test(test_order_of_modules),
-    cmocka_unit_test(test_missing_module), cmocka_unit_test(test_words),
+    cmocka_unit_test(test_archive),
+    cmocka_unit_test(test_release_of_bzimage),
+    cmocka_unit_test(test_release_of_elf),
+    cmocka_unit_test(test_order_of_modules),
+    cmocka_unit_test(test_missing_module),
+    cmocka_unit_test(test_words),
+    cmocka_unit_test(test_words_for_a_network),
+    cmocka_unit_test(test_translation),
 };
 
 UNIT_MAIN(tests)

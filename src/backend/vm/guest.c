@@ -2,13 +2,10 @@
 #include "backend/vm/guest.h"
 
 #include <errno.h>
-#include <net/if.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/reboot.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 void guest_fail(const struct guest *guest, int errnum, const char *what, const char *name) {
@@ -27,15 +24,6 @@ void guest_fail(const struct guest *guest, int errnum, const char *what, const c
   reboot(RB_AUTOBOOT); /* QEMU ends: it runs with -no-reboot */
   for (;;)
     pause();
-}
-
-static void raise_loopback(void) {
-  struct ifreq request = {.ifr_name = "lo", .ifr_flags = IFF_UP | IFF_RUNNING};
-  int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-  if (fd >= 0) {
-    ioctl(fd, SIOCSIFFLAGS, &request);
-    close(fd);
-  }
 }
 
 static void hear_start(struct guest *guest) {
@@ -60,7 +48,7 @@ int guest_main(void) {
   guest_load_modules(&guest);
   guest_open_ports(&guest);
   hear_start(&guest);
-  raise_loopback();
+  guest_raise_network(&guest);
   if (guest.hostname && sethostname(guest.hostname, strlen(guest.hostname)) < 0)
     guest_fail(&guest, errno, "taking the name", guest.hostname);
   guest_limit_processes(&guest);

@@ -14,6 +14,8 @@ struct guest {
   size_t request_size;
   char **modules, **folders, **files, **arguments, **executables, **variables;
   const char *cwd, *hostname, *tmpfs_size, *processes;
+  const char *resolver, *names; /* the resolver's configuration: its place and text, or NULL */
+  bool network;
   uid_t user;
   gid_t group;
   uint64_t open_files, file_size; /* 0: no limit */
@@ -36,6 +38,9 @@ void guest_open_ports(struct guest *guest);
 void guest_read_exactly(const struct guest *guest, int fd, void *data, size_t size);
 void guest_write_all(int fd, const void *data, size_t size);
 void guest_send(const struct guest *guest, struct vm_message message);
+
+/* network.c: loopback, and the one device if there is one. */
+void guest_raise_network(const struct guest *guest);
 
 /* mounts.c: builds the root and makes it "/". */
 void guest_mount_early(const struct guest *guest);

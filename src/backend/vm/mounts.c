@@ -131,6 +131,24 @@ static void bind_places(const struct guest *guest, char **places, bool folder) {
   }
 }
 
+/* Names are asked for over the network, not at a loopback that is the guest's own. */
+static void bind_resolver(const struct guest *guest) {
+  char target[4200];
+  if (!guest->resolver || !guest->names)
+    return;
+  int fd = open("/resolver", O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+  if (fd < 0)
+    guest_fail(guest, errno, "making the file", "/resolver");
+  guest_write_all(fd, guest->names, strlen(guest->names));
+  close(fd);
+  snprintf(target, sizeof target, ROOT "%s", guest->resolver);
+  if (access(target, F_OK) < 0)
+    make_mount_point(target, false);
+  if (mount("/resolver", target, NULL, MS_BIND, NULL) < 0 ||
+      mount(NULL, target, NULL, MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV, NULL) < 0)
+    guest_fail(guest, errno, "mounting", guest->resolver);
+}
+
 /* ---- the whole ---- */
 
 /* Numbers of the kernel's own files say more than a session needs, or can be written by root. */
@@ -170,6 +188,7 @@ void guest_enter_root(const struct guest *guest) {
   mount_kernel_files(guest);
   bind_places(guest, guest->folders, true);
   bind_places(guest, guest->files, false);
+  bind_resolver(guest);
   /* The first file system cannot be left by pivot_root; a root moved over it is as good, and the
    * command is in no chroot. */
   if (chdir(ROOT) < 0 || mount(".", "/", NULL, MS_MOVE, NULL) < 0 || chroot(".") < 0 ||

@@ -66,6 +66,15 @@ static void take(struct guest *guest, char letter, char *value) {
   case VM_RECORD_PROCESSES:
     guest->processes = value;
     return;
+  case VM_RECORD_NETWORK:
+    guest->network = true;
+    return;
+  case VM_RECORD_RESOLVER:
+    guest->resolver = value;
+    return;
+  case VM_RECORD_NAMES:
+    guest->names = value;
+    return;
   case VM_RECORD_USER:
     guest->user = (uid_t)strtoul(value, NULL, 10);
     return;

@@ -43,7 +43,19 @@ enum vm_record {
   VM_RECORD_OPEN_FILES = 'n',
   VM_RECORD_FILE_SIZE = 'z',
   VM_RECORD_TMPFS_SIZE = 't',
+  VM_RECORD_NETWORK = 'w',  /* there is a network device; the value says nothing */
+  VM_RECORD_RESOLVER = 'r', /* where the resolver's configuration is, and… */
+  VM_RECORD_NAMES = 's',    /* …what it is to say */
 };
+
+/* The guest's network is QEMU's own (`-netdev user`), whose sockets are in the session's network,
+ * where every connection and every question comes to the relay. */
+#define VM_NET_DEVICE   "eth0"
+#define VM_NET_ADDRESS  "10.0.2.15"
+#define VM_NET_GATEWAY  "10.0.2.2" /* the loopback of QEMU's session: the relay's proxies */
+#define VM_NET_ADDRESS6 "fec0::15"
+#define VM_NET_GATEWAY6 "fec0::2"
+#define VM_NET_RESOLVER "192.0.2.53" /* nobody's: whoever is asked, the relay answers */
 
 #define VM_TAG_ROOT  "sandbox-root"  /* the view, for reading: cached */
 #define VM_TAG_WRITE "sandbox-write" /* the same view, for what may be written */
