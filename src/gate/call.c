@@ -223,6 +223,8 @@ struct judged call_judge(const struct call *call, size_t index, const struct fou
   case TRAP_CHANGE:
     return just(exists(found) ? CALL_WRITE : CALL_FREE);
   default:
+    if (call->trap->links == TRAP_WATCH && found->place == PLACE_FOLDER)
+      return ask(WANT_LIST); /* its likeness would never change */
     return found->place == PLACE_GATED ? ask(wants[call->trap->kind]) : just(CALL_FREE);
   }
 }

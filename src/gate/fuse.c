@@ -22,6 +22,7 @@
 #include "core/cleanup.h"
 #include "gate/nodes.h"
 #include "gate/once.h"
+#include "gate/quiet.h"
 #include "gate/waiting.h"
 
 #define ENDLESS        1e9
@@ -36,6 +37,7 @@ enum call {
   CALL_ACCESS,
   CALL_GETXATTR,
   CALL_LISTXATTR,
+  CALL_QUIET,
 };
 
 struct fuse_gate {
@@ -67,8 +69,11 @@ static struct fuse_gate *gate_of(fuse_req_t request) {
   return fuse_req_userdata(request);
 }
 
+/* A node is known by two numbers: its own, and that of the question in its place. */
+#define QUESTION ((fuse_ino_t)1)
+
 static struct node *node_of(struct fuse_gate *fuse, fuse_ino_t number) {
-  return number == FUSE_ROOT_ID ? nodes_root(fuse->nodes) : (struct node *)number;
+  return number == FUSE_ROOT_ID ? nodes_root(fuse->nodes) : (struct node *)(number & ~QUESTION);
 }
 
 static fuse_ino_t number_of(const struct node *node) {
@@ -121,6 +126,29 @@ static void reply_entry(struct fuse_gate *fuse, fuse_req_t request, struct node 
       .entry_timeout = seconds,
   };
   fuse_reply_entry(request, &entry);
+}
+
+/* Some calls use what they looked up without another word to us (connect, inotify, O_PATH). They
+ * get a link instead, whose text they read next: that can wait as no look-up may, and when all is
+ * decided ESTALE sends them to look the name up again. Nobody else ever sees the link. */
+static void reply_question(fuse_req_t request, struct node *node) {
+  struct stat status = {.st_mode = S_IFLNK | 0777};
+  struct fuse_entry_param entry = {
+      .ino = number_of(node) | QUESTION,
+      .generation = 1,
+      .attr = harmless(&status),
+  };
+  fuse_reply_entry(request, &entry);
+}
+
+static bool is_quiet(struct fuse_gate *fuse, fuse_req_t request, const struct node *node,
+                     const char *path) {
+  pid_t inside = fuse_req_ctx(request)->pid;
+  enum want want;
+  if (inside == 0 || node->fixed || gate_leads_to_mount(fuse->gate, path) ||
+      gate_is_granting(fuse->gate, path) || once_use(&fuse->once, inside, &node->status, false))
+    return false;
+  return quiet_call(gate_outer_thread(fuse->gate, inside), path, &node->status, &want);
 }
 
 /* The one exception to "at once": a call that holds a lock on the mount point was sent away before
@@ -182,6 +210,8 @@ static void op_lookup(fuse_req_t request, fuse_ino_t parent, const char *name) {
   }
   if (fuse_req_ctx(request)->pid != 0 && gate_is_mounting(fuse->gate, path))
     park(fuse, request, node, path);
+  else if (is_quiet(fuse, request, node, path))
+    reply_question(request, node);
   else
     reply_entry(fuse, request, node, path);
 }
@@ -192,7 +222,7 @@ static void op_forget(fuse_req_t request, fuse_ino_t number, uint64_t count) {
   fuse_reply_none(request);
 }
 
-static void op_readlink(fuse_req_t request, fuse_ino_t number) {
+static void serve_link(fuse_req_t request, fuse_ino_t number) {
   struct fuse_gate *fuse = gate_of(request);
   char target[PATH_MAX + 1];
   int fd = nodes_fd(fuse->nodes, node_of(fuse, number));
@@ -328,6 +358,10 @@ static void serve(struct held *held) {
   case CALL_LISTXATTR:
     serve_extended(held, fd);
     return;
+  case CALL_QUIET:
+    /* There is nobody behind our own socket; all else may have what we show. */
+    fuse_reply_err(held->request, held->waiting.request.want == WANT_CONNECT ? EACCES : ESTALE);
+    return;
   }
 }
 
@@ -361,6 +395,13 @@ static void held_free(struct held *held) {
   free(held);
 }
 
+/* What looks at a descriptor walks no path, and would not meet the mount. */
+static bool is_on_descriptor(const struct held *held) {
+  pid_t inside = fuse_req_ctx(held->request)->pid;
+  return held->call == CALL_GETATTR &&
+         quiet_has_descriptor(gate_outer_thread(held->fuse->gate, inside));
+}
+
 static void on_done(struct waiting *waiting, enum outcome outcome) {
   struct held *held = (struct held *)waiting;
   fuse_req_interrupt_func(held->request, NULL, NULL);
@@ -368,6 +409,8 @@ static void on_done(struct waiting *waiting, enum outcome outcome) {
     fuse_reply_err(held->request, EROFS); /* nothing is ever written through here */
   } else if (outcome == OUTCOME_SERVE) {
     remember_once(held->fuse, held);
+    serve(held);
+  } else if (outcome == OUTCOME_RETRY && is_on_descriptor(held)) {
     serve(held);
   } else {
     fuse_reply_err(held->request, outcome == OUTCOME_RETRY ? ESTALE : EACCES);
@@ -470,6 +513,20 @@ static void ask(struct held *held, enum want want) {
 static void hold(fuse_req_t request, fuse_ino_t number, enum call call,
                  const struct fuse_file_info *info) {
   ask(held_new(request, node_of(gate_of(request), number), call, info), wants[call]);
+}
+
+static void op_readlink(fuse_req_t request, fuse_ino_t number) {
+  struct fuse_gate *fuse = gate_of(request);
+  struct node *node = node_of(fuse, number);
+  pid_t thread = gate_outer_thread(fuse->gate, fuse_req_ctx(request)->pid);
+  enum want want;
+  char path[PATH_MAX];
+  if (!(number & QUESTION) || number == FUSE_ROOT_ID)
+    serve_link(request, number);
+  else if (node_path(node, path, sizeof path) && quiet_call(thread, path, &node->status, &want))
+    ask(held_new(request, node, CALL_QUIET, NULL), want);
+  else
+    fuse_reply_err(request, ESTALE);
 }
 
 static void op_getattr(fuse_req_t request, fuse_ino_t number, struct fuse_file_info *info) {

@@ -188,6 +188,10 @@ static void read_broker(struct gate *gate) {
   send_next(gate);
 }
 
+bool gate_is_granting(const struct gate *gate, const char *path) {
+  return gate->jobs && gate->jobs->sent && strcmp(gate->jobs->path, path) == 0;
+}
+
 bool gate_is_mounting(const struct gate *gate, const char *path) {
   return gate->jobs && gate->jobs->ready && strcmp(gate->jobs->path, path) == 0;
 }

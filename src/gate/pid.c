@@ -15,6 +15,9 @@
 #include "gate/waiting.h"
 
 /* Linux 6.11; younger than the headers of most distributions. */
+#ifndef NS_GET_PID_FROM_PIDNS
+#define NS_GET_PID_FROM_PIDNS _IOR(0xb7, 0x6, int)
+#endif
 #ifndef NS_GET_TGID_FROM_PIDNS
 #define NS_GET_TGID_FROM_PIDNS _IOR(0xb7, 0x7, int)
 #endif
@@ -55,10 +58,18 @@ static pid_t search(pid_t inside, const struct stat *wanted) {
   return found;
 }
 
-pid_t gate_outer_pid(const struct gate *gate, pid_t inside) {
-  int outer = ioctl(gate->config.pid_ns, NS_GET_TGID_FROM_PIDNS, inside);
+static pid_t translate(const struct gate *gate, unsigned long request, pid_t inside) {
+  int outer = ioctl(gate->config.pid_ns, request, inside);
   struct stat wanted;
   if (outer > 0)
     return outer;
   return inside > 0 && fstat(gate->config.pid_ns, &wanted) == 0 ? search(inside, &wanted) : 0;
+}
+
+pid_t gate_outer_pid(const struct gate *gate, pid_t inside) {
+  return translate(gate, NS_GET_TGID_FROM_PIDNS, inside);
+}
+
+pid_t gate_outer_thread(const struct gate *gate, pid_t inside) {
+  return translate(gate, NS_GET_PID_FROM_PIDNS, inside);
 }

@@ -78,7 +78,8 @@ bool gate_hides(const struct gate *gate, const char *path);
 /* Somebody looked for it all the same. */
 void gate_note_hidden(const struct gate *gate, const struct access_request *request);
 
-/* Is the object of this path just about to be mounted? */
+/* Is a mount of this path under way? Is only the mounting left? */
+bool gate_is_granting(const struct gate *gate, const char *path);
 bool gate_is_mounting(const struct gate *gate, const char *path);
 
 /* Is this allowed without a question, once something touches it? */
@@ -103,5 +104,7 @@ void gate_renew(struct gate *gate, const char *path);
 /* Is the path a native mount, or above one? */
 bool gate_leads_to_mount(const struct gate *gate, const char *path);
 
-/* The asking process as we see it, from the number it has inside; 0 if it cannot be told. */
+/* The asking process, or thread, as we see it, from the number that its thread has inside; 0 if it
+ * cannot be told. */
 pid_t gate_outer_pid(const struct gate *gate, pid_t inside);
+pid_t gate_outer_thread(const struct gate *gate, pid_t inside);

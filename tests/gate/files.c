@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <libgen.h>
 #include <linux/openat2.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -131,6 +132,13 @@ static int do_path_only(const char *path) {
   return fd < 0 ? -1 : show_status(fstat(fd, &status), &status);
 }
 
+/* Of the name itself, as programs do that fear links. */
+static int do_path_nofollow(const char *path) {
+  int fd = open(path, O_PATH | O_NOFOLLOW);
+  struct stat status;
+  return fd < 0 ? -1 : show_status(fstat(fd, &status), &status);
+}
+
 static int do_directory(const char *path) {
   return show(open(path, O_RDONLY | O_DIRECTORY));
 }
@@ -227,6 +235,22 @@ static int do_listxattr(const char *path) {
 static int do_inotify(const char *path) {
   int fd = inotify_init1(IN_CLOEXEC);
   return fd < 0 || inotify_add_watch(fd, path, IN_MODIFY) < 0 ? -1 : 0;
+}
+
+/* Says what it sees of a change that somebody else makes when the file "watching" is there. */
+static int do_watch(const char *path) {
+  int fd = inotify_init1(IN_CLOEXEC);
+  struct pollfd ready = {.fd = fd, .events = POLLIN};
+  union {
+    struct inotify_event event;
+    char room[sizeof(struct inotify_event) + 256];
+  } got;
+  if (fd < 0 || inotify_add_watch(fd, path, IN_MODIFY | IN_CREATE) < 0)
+    return -1;
+  close(open("watching", O_WRONLY | O_CREAT, 0644));
+  int seen = poll(&ready, 1, 10000) == 1 && read(fd, &got, sizeof got) > 0;
+  close(fd);
+  return say("%s", seen ? "changed" : "nothing");
 }
 
 static int do_statfs(const char *path) {
@@ -438,6 +462,7 @@ static const struct {
     {"in-root", do_in_root},
     {"bad-resolve", do_bad_resolve},
     {"path-only", do_path_only},
+    {"path-nofollow", do_path_nofollow},
     {"directory", do_directory},
     {"nofollow", do_nofollow},
     {"list", do_list},
@@ -452,6 +477,7 @@ static const struct {
     {"getxattr", do_getxattr},
     {"listxattr", do_listxattr},
     {"inotify", do_inotify},
+    {"watch", do_watch},
     {"statfs", do_statfs},
     {"execute", do_execute},
     {"connect", do_connect},

@@ -2,8 +2,10 @@
 identities. The same program does the same outside and inside, and the lines are compared."""
 
 import os
+import platform
 import signal
 import socket
+import time
 
 import pytest
 
@@ -11,7 +13,7 @@ import gates
 import harness
 import sessions
 
-READS = ("open", "old-open", "compat-open", "openat", "openat2", "in-root", "mmap", "path-only", "nofollow",
+READS = ("open", "old-open", "compat-open", "openat", "openat2", "in-root", "mmap", "path-only", "path-nofollow", "nofollow",
          "stat", "lstat", "fstatat", "statx", "access", "faccessat2", "getxattr", "listxattr",
          "inotify", "statfs", "relative", "up", "proc-fd", "proc-cwd", "reopen", "thread",
          "thread-self", "fork", "directory", "bad-resolve", "readlink", "execute")
@@ -101,15 +103,10 @@ def test_every_way_gives_what_it_gives_outside(box, gate, ground):
 OUTSIDE_ONLY = {("statfs", "sub"), ("statfs", "folder-link")}
 
 
-# These look at nothing but the kind of the file, if FUSE serves it: nothing to ask about.
-UNASKED = {"fuse": ("path-only", "inotify", "statfs"), "notify": ()}
-
-
 def test_the_call_that_waited_succeeds(box, gate, ground):
     """Each way is the first to touch its file: it waits, is allowed, and no restart is needed."""
     ways = [way for way in READS if way not in ("directory", "bad-resolve", "readlink", "execute",
                                                 "thread-self")]
-    ways = [way for way in ways if way not in UNASKED[gate]]
     argv = [files(box)]
     for way in ways:
         box.identity.file(f"{ground}/for-{way}/file", f"content for {way}\n")
@@ -145,14 +142,102 @@ def test_a_socket_is_asked_for(box, gate, ground):
         box.identity.own(path)
         refused, asked = gates.run(box, gate, [files(box), "connect", path],
                                    lambda event: gates.deny())
-        if gate == "fuse":  # the kernel connects to what it has, and that is FUSE's: nobody there
-            assert lines(refused) in (["connect ECONNREFUSED"], ["connect EACCES"]), refused
-            return
         assert lines(refused) == ["connect EACCES"], refused
         allowed, asked = gates.run(box, gate, [files(box), "connect", path],
                                    lambda event: gates.approve())
         assert lines(allowed) == ["connect ok"], allowed
         assert asked
+
+
+@pytest.mark.parametrize("name", ["sub", "file"])
+def test_a_watch_sees_what_the_host_does(box, gate, ground, name):
+    """The watch waits for the answer, and is on the host's own object then: it sees changes."""
+    path = f"{ground}/{name}"
+    with gates.Session(box, gate, [files(box), "watch", path], lambda event: gates.approve()) as it:
+        assert sessions.eventually(lambda: os.path.exists(box.path("watching")))
+        box.identity.file(f"{path}/made" if name == "sub" else path, "more\n")
+        assert lines(it.finish()) == ["watch changed"]
+        assert it.asked == [("list" if name == "sub" else "read", path)]
+    refused, _ = gates.run(box, gate, [files(box), "watch", path], lambda event: gates.deny())
+    assert lines(refused) == ["watch EACCES"]
+
+
+def test_a_socket_is_not_spoken_to_once(box, gate, ground):
+    """That would need a mount which all of the session could use."""
+    path = f"{ground}/socket"
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(path)
+        listener.listen()
+        box.identity.own(path)
+        inside, asked = gates.run(box, gate, [files(box), "connect", path],
+                                  lambda event: gates.approve("once"))
+    assert lines(inside) == ["connect EACCES"] and len(asked) == 1, (inside, asked)
+
+
+def test_nobody_sees_how_quiet_calls_are_asked_about(box, gate, ground):
+    """While one waits, every other call finds the file to be what it is."""
+    path = f"{ground}/file"
+    script = f"{files(box)} path-only {path} >first & sleep 0.3; " \
+             f"{files(box)} readlink {path} nofollow {path} lstat {path}; wait; cat first"
+
+    def late(event):
+        time.sleep(1)
+        return gates.approve()
+
+    result, asked = gates.run(box, gate, ["/bin/sh", "-c", script], late)
+    assert len(asked) == 1, asked
+    expected = box.plain([files(box), "readlink", path, "nofollow", path, "lstat", path,
+                          "path-only", path])
+    assert lines(result) == lines(expected), result
+
+
+SMALL_WAYS = ("open", "openat", "path-only", "stat", "statx", "access", "inotify")
+
+
+@pytest.fixture
+def small(box, ground):
+    """The 32-bit program; the control: this kernel runs it."""
+    if platform.machine() != "x86_64":
+        pytest.skip("the 32-bit program is one of x86")
+    program = gates.program(box.world, "gate-small")
+    try:
+        box.plain([program])
+    except OSError as reason:
+        pytest.skip(f"this kernel runs no 32-bit programs: {reason}")
+    return program
+
+
+def test_a_32_bit_program_waits_as_well(box, gate, ground, small):
+    argv = [small]
+    for way in SMALL_WAYS:
+        box.identity.file(f"{ground}/for-{way}/file", f"content for {way}\n")
+        argv += [way, f"{ground}/for-{way}/file"]
+    argv += ["execute", f"{ground}/program", "stat", f"{ground}/missing"]
+    outside = box.plain(argv)
+    inside, asked = gates.run(box, gate, argv, lambda event: gates.approve())
+    assert lines(inside) == lines(outside) and "open content for open" in lines(outside), inside
+    assert {path.split("/for-")[1].split("/")[0] for _, path in asked if "/for-" in path} == \
+        set(SMALL_WAYS)
+
+
+def test_a_32_bit_program_is_refused_as_well(box, gate, ground, small):
+    argv = [small, *words((*SMALL_WAYS, "execute"), f"{ground}/program")]
+    inside, asked = gates.run(box, gate, argv, lambda event: gates.deny())
+    assert {line.split(" ", 1)[1] for line in lines(inside)} == {"EACCES"}, inside
+    assert asked
+
+
+def test_a_32_bit_program_connects(box, gate, ground, small):
+    path = f"{ground}/socket"
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(path)
+        listener.listen()
+        box.identity.own(path)
+        argv = [small, "connect", path]
+        refused, _ = gates.run(box, gate, argv, lambda event: gates.deny())
+        allowed, asked = gates.run(box, gate, argv, lambda event: gates.approve())
+    assert (lines(refused), lines(allowed)) == (["connect EACCES"], ["connect "]), (refused, allowed)
+    assert asked == [("connect", path)]
 
 
 def test_names_may_hold_any_byte(box, gate, ground):
@@ -192,7 +277,7 @@ def test_hard_links_are_objects_of_their_own_names(box, gate, ground):
 def test_denied_is_denied_in_every_way(box, gate, ground):
     path = f"{ground}/file"
     ways = [way for way in READS if way not in ("directory", "bad-resolve", "readlink",
-                                                "thread-self", "execute", *UNASKED[gate])]
+                                                "thread-self", "execute")]
     inside, asked = gates.run(box, gate, [files(box), *words(ways, path)],
                               lambda event: gates.deny())
     assert {line.split(" ", 1)[1] for line in lines(inside)} == {"EACCES"}, inside

@@ -1,0 +1,118 @@
+/* What a thread that waits for us is doing; see quiet.h. */
+#include "gate/quiet.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/openat2.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/inotify.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "core/alloc.h"
+#include "core/cleanup.h"
+#include "core/file.h"
+#include "gate/target.h"
+
+enum { NONE = -1 };
+
+struct doing {
+  struct target target;
+  long number;
+  uint64_t arguments[6];
+};
+
+/* What makes a call a quiet one. 32-bit programs have numbers of their own; a number that means
+ * something quiet in one table never means something that walks a path in the other. */
+static const struct quiet_row {
+  long number;
+  enum want want;
+  int path, flags;         /* arguments; NONE: of no interest */
+  uint64_t needs, forbids; /* bits of the flags */
+  bool how;                /* the flags are in a struct open_how */
+} rows[] = {
+    {SYS_connect, WANT_CONNECT, NONE, NONE, 0, 0, false},
+    {SYS_inotify_add_watch, WANT_READ, 1, 2, 0, IN_DONT_FOLLOW, false},
+    {SYS_openat, WANT_STAT, NONE, 2, O_PATH, O_NOFOLLOW, false},
+    {SYS_openat2, WANT_STAT, NONE, 2, O_PATH, O_NOFOLLOW, true},
+    {SYS_statfs, WANT_STAT, NONE, NONE, 0, 0, false},
+#ifdef __x86_64__
+    {SYS_open, WANT_STAT, NONE, 1, O_PATH, O_NOFOLLOW, false},
+    {5, WANT_STAT, NONE, 1, O_PATH, O_NOFOLLOW, false},   /* i386 open */
+    {99, WANT_STAT, NONE, NONE, 0, 0, false},             /* i386 statfs */
+    {268, WANT_STAT, NONE, NONE, 0, 0, false},            /* i386 statfs64 */
+    {292, WANT_READ, 1, 2, 0, IN_DONT_FOLLOW, false},     /* i386 inotify_add_watch */
+    {295, WANT_STAT, NONE, 2, O_PATH, O_NOFOLLOW, false}, /* i386 openat */
+    {362, WANT_CONNECT, NONE, NONE, 0, 0, false},         /* i386 connect */
+#endif
+};
+
+/* "257 0xffffff9c 0x7ffe… …": the number and six arguments, or "running". */
+static bool read_call(pid_t thread, struct doing *ret_doing) {
+  char path[64];
+  _cleanup_free_ char *text = NULL;
+  snprintf(path, sizeof path, "/proc/%d/syscall", (int)thread);
+  if (thread <= 0 || file_read_at(AT_FDCWD, path, 4096, &text, NULL) < 0)
+    return false;
+  uint64_t *at = ret_doing->arguments;
+  ret_doing->target.thread = thread;
+  return sscanf(text, "%ld %lx %lx %lx %lx %lx %lx", &ret_doing->number, &at[0], &at[1], &at[2],
+                &at[3], &at[4], &at[5]) == 7;
+}
+
+static bool read_flags(const struct doing *doing, const struct quiet_row *row,
+                       uint64_t *ret_flags) {
+  *ret_flags = row->flags == NONE ? 0 : doing->arguments[row->flags];
+  if (!row->how)
+    return true;
+  struct open_how how = {0};
+  if (target_read(&doing->target, *ret_flags, &how, sizeof how) < 0)
+    return false;
+  *ret_flags = how.flags;
+  return !(how.resolve & RESOLVE_NO_SYMLINKS); /* the question is a link to the kernel */
+}
+
+static const struct quiet_row *find_row(const struct doing *doing) {
+  for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+    uint64_t flags;
+    if (rows[i].number == doing->number && read_flags(doing, &rows[i], &flags) &&
+        (flags & rows[i].needs) == rows[i].needs && !(flags & rows[i].forbids))
+      return &rows[i];
+  }
+  return NULL;
+}
+
+/* Is the folder where the path ends, or is it only on the way? */
+static bool is_end(const struct doing *doing, const struct quiet_row *row, const char *path) {
+  char text[PATH_MAX], start[PATH_MAX];
+  _cleanup_free_ char *whole = NULL, *object = NULL;
+  _cleanup_close_ int folder = -1;
+  if (row->path == NONE || target_read_path(&doing->target, doing->arguments[row->path], text) < 0)
+    return false;
+  if (text[0] != '/' && target_folder(&doing->target, AT_FDCWD, &folder, start) < 0)
+    return false;
+  whole = text[0] == '/' ? xstrdup(text) : xasprintf("%s/%s", start, text);
+  return file_resolve(whole, &object) == 0 && strcmp(object, path) == 0;
+}
+
+bool quiet_call(pid_t thread, const char *path, const struct stat *object, enum want *ret_want) {
+  struct doing doing;
+  const struct quiet_row *row = read_call(thread, &doing) ? find_row(&doing) : NULL;
+  if (!row || S_ISLNK(object->st_mode) || (row->want == WANT_CONNECT && !S_ISSOCK(object->st_mode)))
+    return false;
+  if (S_ISDIR(object->st_mode) && !is_end(&doing, row, path))
+    return false;
+  *ret_want = S_ISDIR(object->st_mode) ? WANT_LIST : row->want;
+  return true;
+}
+
+bool quiet_has_descriptor(pid_t thread) {
+  struct doing doing;
+  if (!read_call(thread, &doing))
+    return false;
+  return doing.number == SYS_fstat ||
+         (doing.number == SYS_newfstatat && doing.arguments[3] & AT_EMPTY_PATH) ||
+         (doing.number == SYS_statx && doing.arguments[2] & AT_EMPTY_PATH);
+}

@@ -1,0 +1,15 @@
+/* Calls that look a name up and then use it without asking its file system: nothing would wait for
+ * a decision. What a thread is doing is read from outside while its look-up waits for us. Nothing
+ * is protected by it: whoever is not recognised here uses the gate's own object, which holds
+ * nothing. */
+#pragma once
+
+#include <sys/stat.h>
+
+#include "gate/access.h"
+
+/* Is the thread in such a call, and is the object (at this canonical path) what it is about? */
+bool quiet_call(pid_t thread, const char *path, const struct stat *object, enum want *ret_want);
+
+/* Is it looking at a descriptor that it has, and not at a path that could be walked again? */
+bool quiet_has_descriptor(pid_t thread);

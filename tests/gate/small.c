@@ -1,0 +1,183 @@
+/* small WAY PATH [WAY PATH]...: a 32-bit program with no library, for machines that have none. Each
+ * path is used through one call of the 32-bit table; the lines are those of gate-files. */
+typedef unsigned int word;
+
+enum {
+  NR_EXIT = 1,
+  NR_FORK = 2,
+  NR_READ = 3,
+  NR_WRITE = 4,
+  NR_OPEN = 5,
+  NR_CLOSE = 6,
+  NR_WAITPID = 7,
+  NR_EXECVE = 11,
+  NR_ACCESS = 33,
+  NR_STAT64 = 195,
+  NR_INOTIFY_INIT = 291,
+  NR_INOTIFY_ADD_WATCH = 292,
+  NR_OPENAT = 295,
+  NR_SOCKET = 359,
+  NR_CONNECT = 362,
+  NR_STATX = 383,
+};
+
+enum { AT_FDCWD = -100, O_PATH = 010000000, IN_MODIFY = 2 };
+
+struct address {
+  unsigned short family;
+  char path[108];
+};
+
+static int call(word number, word a, word b, word c, word d, word e) {
+  int result;
+  __asm__ volatile("int $0x80"
+                   : "=a"(result)
+                   : "a"(number), "b"(a), "c"(b), "d"(c), "S"(d), "D"(e)
+                   : "memory");
+  return result;
+}
+
+#define PLAIN(number, a, b, c) call(number, (word)(a), (word)(b), (word)(c), 0, 0)
+
+static word length(const char *text) {
+  word count = 0;
+  while (text[count])
+    count++;
+  return count;
+}
+
+static void print(const char *text) {
+  PLAIN(NR_WRITE, 1, text, length(text));
+}
+
+static int same(const char *a, const char *b) {
+  while (*a && *a == *b) {
+    a++;
+    b++;
+  }
+  return *a == *b;
+}
+
+/* Shows the first line, as what the call gave. */
+static int show(int fd) {
+  static char text[200];
+  if (fd < 0)
+    return fd;
+  int got = PLAIN(NR_READ, fd, text, sizeof text - 1);
+  PLAIN(NR_CLOSE, fd, 0, 0);
+  if (got < 0)
+    return got;
+  for (int i = 0; i < got; i++) {
+    if (text[i] == '\n')
+      got = i;
+  }
+  text[got] = '\0';
+  print(text);
+  return 1;
+}
+
+static int do_open(const char *path) {
+  return show(PLAIN(NR_OPEN, path, 0, 0));
+}
+
+static int do_openat(const char *path) {
+  return show(PLAIN(NR_OPENAT, AT_FDCWD, path, 0));
+}
+
+static int do_path_only(const char *path) {
+  return PLAIN(NR_OPENAT, AT_FDCWD, path, O_PATH);
+}
+
+static int do_stat(const char *path) {
+  static char status[128];
+  return PLAIN(NR_STAT64, path, status, 0);
+}
+
+static int do_statx(const char *path) {
+  static char status[512];
+  return call(NR_STATX, (word)AT_FDCWD, (word)path, 0, 0x7ff, (word)status);
+}
+
+static int do_access(const char *path) {
+  return PLAIN(NR_ACCESS, path, 4, 0);
+}
+
+static int do_inotify(const char *path) {
+  int fd = PLAIN(NR_INOTIFY_INIT, 0, 0, 0);
+  return PLAIN(NR_INOTIFY_ADD_WATCH, fd, path, IN_MODIFY);
+}
+
+static void fill(struct address *address, const char *path) {
+  address->family = 1;
+  for (word i = 0; i < sizeof address->path; i++) {
+    address->path[i] = path[i];
+    if (!path[i])
+      return;
+  }
+}
+
+static int do_connect(const char *path) {
+  static struct address address;
+  int fd = PLAIN(NR_SOCKET, 1, 1, 0);
+  fill(&address, path);
+  return PLAIN(NR_CONNECT, fd, &address, sizeof address);
+}
+
+static int do_execute(const char *path) {
+  const char *argv[] = {path, "argument", 0}, *none[] = {0};
+  int status = 0, pid = PLAIN(NR_FORK, 0, 0, 0);
+  if (pid == 0) {
+    int result = PLAIN(NR_EXECVE, path, argv, none);
+    PLAIN(NR_EXIT, -result, 0, 0);
+  }
+  PLAIN(NR_WAITPID, pid, &status, 0);
+  return status == 0 ? 1 : -(status >> 8);
+}
+
+static const struct {
+  const char *name;
+  int (*use)(const char *path);
+} ways[] = {
+    {"open", do_open},       {"openat", do_openat},   {"path-only", do_path_only},
+    {"stat", do_stat},       {"statx", do_statx},     {"access", do_access},
+    {"inotify", do_inotify}, {"connect", do_connect}, {"execute", do_execute},
+};
+
+static const struct {
+  int number;
+  const char *name;
+} errors[] = {{1, "EPERM"}, {2, "ENOENT"}, {13, "EACCES"}, {38, "ENOSYS"}, {111, "ECONNREFUSED"}};
+
+static void print_error(int number) {
+  for (word i = 0; i < sizeof errors / sizeof errors[0]; i++) {
+    if (errors[i].number == number) {
+      print(errors[i].name);
+      return;
+    }
+  }
+  print("another error");
+}
+
+static void use(const char *way, const char *path) {
+  for (word i = 0; i < sizeof ways / sizeof ways[0]; i++) {
+    if (!same(ways[i].name, way))
+      continue;
+    print(way);
+    print(" ");
+    int result = ways[i].use(path);
+    if (result < 0)
+      print_error(-result);
+    print("\n");
+  }
+}
+
+/* The stack at the start: the count, then the words. */
+__attribute__((used)) static void start(int *stack) {
+  char **argv = (char **)(stack + 1);
+  for (int i = 1; i + 1 < *stack; i += 2)
+    use(argv[i], argv[i + 1]);
+  PLAIN(NR_EXIT, 0, 0, 0);
+}
+
+__asm__(".globl _start\n_start:\n  movl %esp, %eax\n  andl $-16, %esp\n  subl $12, %esp\n"
+        "  pushl %eax\n  call start\n");
