@@ -30,10 +30,14 @@
 #define ANY_BIT(argument, mask)                                                                    \
   { CHECK_ANY_BIT, argument, mask, 0 }
 
+#define NULL_LOW(argument) EQUAL(argument, 0)
+#define NULL_HIGH(argument)                                                                        \
+  { CHECK_EQUAL, argument, UINT32_MAX, 0, .high = true }
 #define NOT_NULL_LOW(argument) NOT_EQUAL(argument, 0)
 #define NOT_NULL_HIGH(argument)                                                                    \
   { CHECK_NOT_EQUAL, argument, UINT32_MAX, 0, .high = true }
-#define DO_NOTHING REFUSE(0) /* and say that it was done */
+#define DO_NOTHING REFUSE(0)              /* and say that it was done */
+#define WAIT       SECCOMP_RET_USER_NOTIF /* for the gate: traps.def has it */
 
 /* clone(2) has no CLONE_NEWTIME: its bit is part of the exit signal there. */
 #define NAMESPACES                                                                                 \
@@ -49,19 +53,29 @@
 #define CONSOLE       0x5600
 
 const struct rule rules[] = {
-    {{"chmod", "fchmod"}, NOT_CONTAINERS, REFUSE(EPERM), {ANY_BIT(1, SET_ID)}},
-    {{"chmod", "fchmod"}, ALWAYS, ALLOW},
+    {{"fchmod"}, NOT_CONTAINERS, REFUSE(EPERM), {ANY_BIT(1, SET_ID)}},
+    {{"fchmod"}, ALWAYS, ALLOW},
+    {{"chmod"}, NOT_CONTAINERS, REFUSE(EPERM), {ANY_BIT(1, SET_ID)}},
+    {{"chmod"}, ONLY_NOTIFY, WAIT},
+    {{"chmod"}, ALWAYS, ALLOW},
     {{"fchmodat", "fchmodat2"}, NOT_CONTAINERS, REFUSE(EPERM), {ANY_BIT(2, SET_ID)}},
+    {{"fchmodat", "fchmodat2"}, ONLY_NOTIFY, WAIT},
     {{"fchmodat", "fchmodat2"}, ALWAYS, ALLOW},
 
     {{"mknod"}, NOT_CONTAINERS, REFUSE(EPERM), {MASKED(1, S_IFMT, S_IFCHR)}},
     {{"mknod"}, NOT_CONTAINERS, REFUSE(EPERM), {MASKED(1, S_IFMT, S_IFBLK)}},
     {{"mknod"}, NOT_CONTAINERS, REFUSE(EPERM), {ANY_BIT(1, SET_ID)}},
+    {{"mknod"}, ONLY_NOTIFY, WAIT},
     {{"mknod"}, ALWAYS, ALLOW},
     {{"mknodat"}, NOT_CONTAINERS, REFUSE(EPERM), {MASKED(2, S_IFMT, S_IFCHR)}},
     {{"mknodat"}, NOT_CONTAINERS, REFUSE(EPERM), {MASKED(2, S_IFMT, S_IFBLK)}},
     {{"mknodat"}, NOT_CONTAINERS, REFUSE(EPERM), {ANY_BIT(2, SET_ID)}},
+    {{"mknodat"}, ONLY_NOTIFY, WAIT},
     {{"mknodat"}, ALWAYS, ALLOW},
+
+    /* Only what names a socket; send(2) on one that is connected names none. */
+    {{"sendto"}, ONLY_NOTIFY, ALLOW, {NULL_LOW(4), NULL_HIGH(4)}},
+    {{"sendto"}, ONLY_NOTIFY, WAIT},
 
     {{"clone"}, NOT_CONTAINERS, REFUSE(EPERM), {ANY_BIT(0, NAMESPACES)}},
     {{"clone"}, ALWAYS, ALLOW},
@@ -132,7 +146,8 @@ static bool names_call(const struct rule *rule, const char *call) {
 
 static bool applies(const struct rule *rule, struct variant variant) {
   return rule->when == ALWAYS || (rule->when == ONLY_DEBUG && variant.debug) ||
-         (rule->when == NOT_CONTAINERS && !variant.containers);
+         (rule->when == NOT_CONTAINERS && !variant.containers) ||
+         (rule->when == ONLY_NOTIFY && variant.notify);
 }
 
 const struct rule *rule_next(const struct rule *rule, const char *call, struct variant variant) {

@@ -127,9 +127,11 @@ static struct segment segment_of(const struct syscall_row *row, struct variant v
     return absent;
   switch (row->class) {
   case SYSCALL_ALLOW:
-    if (variant.notify && is_trapped(row->name))
-      return (struct segment){.action = SECCOMP_RET_USER_NOTIF};
-    return allow;
+    if (!variant.notify || !is_trapped(row->name))
+      return allow;
+    if (rule_next(NULL, row->name, variant))
+      return segment_by_rules(row->name, variant);
+    return (struct segment){.action = SECCOMP_RET_USER_NOTIF};
   case SYSCALL_DEBUG:
     return variant.debug ? allow : refuse;
   case SYSCALL_CONTAINERS:
@@ -212,8 +214,9 @@ static void write_traps(const struct architecture *architecture, const char *sym
 
 static void check_traps(void) {
   for (size_t i = 0; i < ARRAY_SIZE(traps); i++) {
-    if (find_row(traps[i].name)->class != SYSCALL_ALLOW)
-      die("traps.def has %s, which syscalls.def does not simply allow", traps[i].name);
+    enum syscall_class class = find_row(traps[i].name)->class;
+    if (class != SYSCALL_ALLOW && class != SYSCALL_ARGUMENTS)
+      die("traps.def has %s, which syscalls.def does not allow", traps[i].name);
   }
 }
 

@@ -59,11 +59,12 @@ int call_begin(struct call *call, const struct trap *trap,
 /* The name of a socket need not end. Abstract ones are no files. */
 static int read_socket(const struct call *call, char ret_path[PATH_MAX]) {
   struct sockaddr_un address = {0};
-  size_t size = call->arguments[2] & UINT32_MAX, head = offsetof(struct sockaddr_un, sun_path);
+  int at = call->trap->at[0].path; /* the length comes next */
+  size_t size = call->arguments[at + 1] & UINT32_MAX, head = offsetof(struct sockaddr_un, sun_path);
   ret_path[0] = '\0';
   if (size <= head || size > sizeof address)
     return 0;
-  int result = target_read(&call->target, call->arguments[1], &address, size);
+  int result = target_read(&call->target, call->arguments[at], &address, size);
   if (result < 0 || address.sun_family != AF_UNIX)
     return result;
   memcpy(ret_path, address.sun_path, size - head);
@@ -73,7 +74,7 @@ static int read_socket(const struct call *call, char ret_path[PATH_MAX]) {
 
 int call_path(const struct call *call, size_t index, char ret_path[PATH_MAX]) {
   uint64_t address = call->arguments[call->trap->at[index].path];
-  if (call->trap->kind == TRAP_CONNECT)
+  if (call->trap->kind == TRAP_CONNECT || call->trap->kind == TRAP_BIND)
     return read_socket(call, ret_path);
   ret_path[0] = '\0';
   return address ? target_read_path(&call->target, address, ret_path) : 0;
@@ -197,7 +198,7 @@ static bool exists(const struct found *found) {
 static struct judged judge_make(const struct call *call, size_t index, const struct found *found) {
   bool is_source = call_path_count(call) == 2 && index == 0; /* link(2) */
   if (exists(found))
-    return fail(is_source ? EXDEV : EEXIST);
+    return fail(is_source ? EXDEV : call->trap->kind == TRAP_BIND ? EADDRINUSE : EEXIST);
   return just(found->place == PLACE_MISSING && !is_source ? CALL_WRITE_FOLDER : CALL_FREE);
 }
 
@@ -216,6 +217,7 @@ struct judged call_judge(const struct call *call, size_t index, const struct fou
   switch (call->trap->kind) {
   case TRAP_ENTER:
     return found->place == PLACE_FOLDER ? ask(WANT_LIST) : just(CALL_FREE);
+  case TRAP_BIND:
   case TRAP_MAKE:
     return judge_make(call, index, found);
   case TRAP_REMOVE:

@@ -117,7 +117,11 @@ static void reply_entry(struct fuse_gate *fuse, fuse_req_t request, struct node 
                         const char *path) {
   if (!node->fixed)
     node->fixed = gate_leads_to_mount(fuse->gate, path);
-  double seconds = node->fixed ? ENDLESS : S_ISDIR(node->status.st_mode) ? FOLDER_SECONDS : 0;
+  double seconds = node->fixed                      ? ENDLESS
+                   : !S_ISDIR(node->status.st_mode) ? 0
+                   /* bind(2) can be asked about only while it looks its folder up. */
+                   : fuse->gate->config.plan->ask_writes ? 0
+                                                         : FOLDER_SECONDS;
   struct fuse_entry_param entry = {
       .ino = number_of(node),
       .generation = 1,
@@ -128,9 +132,9 @@ static void reply_entry(struct fuse_gate *fuse, fuse_req_t request, struct node 
   fuse_reply_entry(request, &entry);
 }
 
-/* Some calls use what they looked up without another word to us (connect, inotify, O_PATH). They
- * get a link instead, whose text they read next: that can wait as no look-up may, and when all is
- * decided ESTALE sends them to look the name up again. Nobody else ever sees the link. */
+/* Some calls use what they looked up without another word to us (connect, bind, inotify, O_PATH).
+ * They get a link instead, whose text they read next: that can wait as no look-up may, and when all
+ * is decided ESTALE sends them to look the name up again. Nobody else ever sees the link. */
 static void reply_question(fuse_req_t request, struct node *node) {
   struct stat status = {.st_mode = S_IFLNK | 0777};
   struct fuse_entry_param entry = {
@@ -141,6 +145,10 @@ static void reply_question(fuse_req_t request, struct node *node) {
   fuse_reply_entry(request, &entry);
 }
 
+static bool may_ask_to_write(const struct fuse_gate *fuse, const char *path) {
+  return fuse->gate->config.plan->ask_writes || gate_is_writable(fuse->gate, path);
+}
+
 static bool is_quiet(struct fuse_gate *fuse, fuse_req_t request, const struct node *node,
                      const char *path) {
   pid_t inside = fuse_req_ctx(request)->pid;
@@ -148,7 +156,8 @@ static bool is_quiet(struct fuse_gate *fuse, fuse_req_t request, const struct no
   if (inside == 0 || node->fixed || gate_leads_to_mount(fuse->gate, path) ||
       gate_is_granting(fuse->gate, path) || once_use(&fuse->once, inside, &node->status, false))
     return false;
-  return quiet_call(gate_outer_thread(fuse->gate, inside), path, &node->status, &want);
+  return quiet_call(gate_outer_thread(fuse->gate, inside), path, &node->status, &want) &&
+         (want != WANT_WRITE || may_ask_to_write(fuse, path));
 }
 
 /* The one exception to "at once": a call that holds a lock on the mount point was sent away before
@@ -572,8 +581,10 @@ static void op_opendir(fuse_req_t request, fuse_ino_t number, struct fuse_file_i
 /* Programs ask for attributes of every folder on their way; nobody is asked about those. */
 static void hold_extended(fuse_req_t request, fuse_ino_t number, const char *name, size_t size) {
   struct node *node = node_of(gate_of(request), number);
-  if (is_open_kind(node)) {
-    fuse_reply_err(request, ENOTSUP);
+  /* The kernel itself looks for this one before every write; on a nosuid mount it means nothing. */
+  bool capability = name && strcmp(name, "security.capability") == 0;
+  if (is_open_kind(node) || capability) {
+    fuse_reply_err(request, capability ? ENODATA : ENOTSUP);
     return;
   }
   enum call call = name ? CALL_GETXATTR : CALL_LISTXATTR;
@@ -640,8 +651,7 @@ static void write_to(fuse_req_t request, struct node *node, const char *name) {
     fuse_reply_err(request, ENAMETOOLONG);
     return;
   }
-  bool may_ask = fuse->gate->config.plan->ask_writes || gate_is_writable(fuse->gate, path);
-  if (may_ask && node->parent) {
+  if (may_ask_to_write(fuse, path) && node->parent) {
     struct held *held = held_new(request, node, CALL_OPEN, NULL);
     held->waiting.holds_lock = true;
     ask(held, WANT_WRITE);

@@ -4,11 +4,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/openat2.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/inotify.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "core/alloc.h"
@@ -24,8 +27,9 @@ struct doing {
   uint64_t arguments[6];
 };
 
-/* What makes a call a quiet one. 32-bit programs have numbers of their own; a number that means
- * something quiet in one table never means something that walks a path in the other. */
+/* What makes a call a quiet one. 32-bit programs have numbers of their own, and which table is
+ * meant cannot be seen: a number is here only if it walks no path in the other (so not statfs64 and
+ * sendmmsg of the one, which are fchmodat and faccessat of the other). */
 static const struct quiet_row {
   long number;
   enum want want;
@@ -34,17 +38,22 @@ static const struct quiet_row {
   bool how;                /* the flags are in a struct open_how */
 } rows[] = {
     {SYS_connect, WANT_CONNECT, NONE, NONE, 0, 0, false},
+    {SYS_bind, WANT_WRITE, 1, NONE, 0, 0, false},
     {SYS_inotify_add_watch, WANT_READ, 1, 2, 0, IN_DONT_FOLLOW, false},
     {SYS_openat, WANT_STAT, NONE, 2, O_PATH, O_NOFOLLOW, false},
     {SYS_openat2, WANT_STAT, NONE, 2, O_PATH, O_NOFOLLOW, true},
+    {SYS_sendto, WANT_CONNECT, NONE, NONE, 0, 0, false},
+    {SYS_sendmsg, WANT_CONNECT, NONE, NONE, 0, 0, false},
     {SYS_statfs, WANT_STAT, NONE, NONE, 0, 0, false},
 #ifdef __x86_64__
     {SYS_open, WANT_STAT, NONE, 1, O_PATH, O_NOFOLLOW, false},
     {5, WANT_STAT, NONE, 1, O_PATH, O_NOFOLLOW, false},   /* i386 open */
     {99, WANT_STAT, NONE, NONE, 0, 0, false},             /* i386 statfs */
-    {268, WANT_STAT, NONE, NONE, 0, 0, false},            /* i386 statfs64 */
     {292, WANT_READ, 1, 2, 0, IN_DONT_FOLLOW, false},     /* i386 inotify_add_watch */
     {295, WANT_STAT, NONE, 2, O_PATH, O_NOFOLLOW, false}, /* i386 openat */
+    {369, WANT_CONNECT, NONE, NONE, 0, 0, false},         /* i386 sendto */
+    {370, WANT_CONNECT, NONE, NONE, 0, 0, false},         /* i386 sendmsg */
+    {361, WANT_WRITE, 1, NONE, 0, 0, false},              /* i386 bind */
     {362, WANT_CONNECT, NONE, NONE, 0, 0, false},         /* i386 connect */
 #endif
 };
@@ -84,14 +93,33 @@ static const struct quiet_row *find_row(const struct doing *doing) {
   return NULL;
 }
 
+/* bind(2): the folder of the name in the socket's address. */
+static int read_socket_folder(const struct doing *doing, char ret_path[PATH_MAX]) {
+  struct sockaddr_un address = {0};
+  uint64_t size = doing->arguments[2] & UINT32_MAX;
+  size_t head = offsetof(struct sockaddr_un, sun_path);
+  if (size <= head || size > sizeof address ||
+      target_read(&doing->target, doing->arguments[1], &address, size) < 0 ||
+      address.sun_family != AF_UNIX)
+    return -EINVAL;
+  memcpy(ret_path, address.sun_path, size - head);
+  ret_path[size - head] = '\0';
+  char *slash = strrchr(ret_path, '/');
+  strcpy(slash ? slash + 1 : ret_path, ".");
+  return 0;
+}
+
 /* Is the folder where the path ends, or is it only on the way? */
 static bool is_end(const struct doing *doing, const struct quiet_row *row, const char *path) {
   char text[PATH_MAX], start[PATH_MAX];
   _cleanup_free_ char *whole = NULL, *object = NULL;
   _cleanup_close_ int folder = -1;
-  if (row->path == NONE || target_read_path(&doing->target, doing->arguments[row->path], text) < 0)
+  if (row->path == NONE)
     return false;
-  if (text[0] != '/' && target_folder(&doing->target, AT_FDCWD, &folder, start) < 0)
+  int result = row->want == WANT_WRITE
+                   ? read_socket_folder(doing, text)
+                   : target_read_path(&doing->target, doing->arguments[row->path], text);
+  if (result < 0 || (text[0] != '/' && target_folder(&doing->target, AT_FDCWD, &folder, start) < 0))
     return false;
   whole = text[0] == '/' ? xstrdup(text) : xasprintf("%s/%s", start, text);
   return file_resolve(whole, &object) == 0 && strcmp(object, path) == 0;
@@ -100,11 +128,13 @@ static bool is_end(const struct doing *doing, const struct quiet_row *row, const
 bool quiet_call(pid_t thread, const char *path, const struct stat *object, enum want *ret_want) {
   struct doing doing;
   const struct quiet_row *row = read_call(thread, &doing) ? find_row(&doing) : NULL;
-  if (!row || S_ISLNK(object->st_mode) || (row->want == WANT_CONNECT && !S_ISSOCK(object->st_mode)))
+  bool folder = S_ISDIR(object->st_mode);
+  if (!row || S_ISLNK(object->st_mode) || (row->want == WANT_WRITE && !folder) ||
+      (row->want == WANT_CONNECT && !S_ISSOCK(object->st_mode)))
     return false;
-  if (S_ISDIR(object->st_mode) && !is_end(&doing, row, path))
+  if (folder && !is_end(&doing, row, path))
     return false;
-  *ret_want = S_ISDIR(object->st_mode) ? WANT_LIST : row->want;
+  *ret_want = folder && row->want != WANT_WRITE ? WANT_LIST : row->want;
   return true;
 }
 

@@ -450,6 +450,37 @@ static int do_symlink(const char *path) {
   return symlink("anything", path);
 }
 
+static int do_chmod(const char *path) {
+  return chmod(path, 0640);
+}
+
+static int do_fchmodat(const char *path) {
+  return fchmodat(AT_FDCWD, path, 0640, 0);
+}
+
+static int do_mkfifo(const char *path) {
+  return mkfifo(path, 0644);
+}
+
+static int do_mknod(const char *path) {
+  return mknodat(AT_FDCWD, path, S_IFREG | 0644, 0);
+}
+
+static int do_bind(const char *path) {
+  struct sockaddr_un address = {.sun_family = AF_UNIX};
+  int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+  snprintf(address.sun_path, sizeof address.sun_path, "%s", path);
+  return bind(fd, (struct sockaddr *)&address, sizeof address);
+}
+
+/* To a socket by its name, without connecting first. */
+static int do_send(const char *path) {
+  struct sockaddr_un address = {.sun_family = AF_UNIX};
+  int fd = socket(AF_UNIX, SOCK_DGRAM, 0);
+  snprintf(address.sun_path, sizeof address.sun_path, "%s", path);
+  return sendto(fd, "x", 1, 0, (struct sockaddr *)&address, sizeof address) < 0 ? -1 : 0;
+}
+
 static const struct {
   const char *name;
   int (*use)(const char *path);
@@ -481,6 +512,12 @@ static const struct {
     {"statfs", do_statfs},
     {"execute", do_execute},
     {"connect", do_connect},
+    {"send", do_send},
+    {"bind", do_bind},
+    {"chmod", do_chmod},
+    {"fchmodat", do_fchmodat},
+    {"mkfifo", do_mkfifo},
+    {"mknod", do_mknod},
     {"chdir", chdir},
     {"relative", do_relative},
     {"up", do_up},

@@ -1,6 +1,7 @@
 """What waits at the gate, and what comes of it: every way to use a path, both triggers, both
 identities. The same program does the same outside and inside, and the lines are compared."""
 
+import json
 import os
 import platform
 import signal
@@ -18,7 +19,9 @@ READS = ("open", "old-open", "compat-open", "openat", "openat2", "in-root", "mma
          "inotify", "statfs", "relative", "up", "proc-fd", "proc-cwd", "reopen", "thread",
          "thread-self", "fork", "directory", "bad-resolve", "readlink", "execute")
 WRITES = ("append", "create", "exclusive", "mkdir", "rmdir", "unlink", "truncate", "rename",
-          "symlink")
+          "symlink", "chmod", "fchmodat", "mkfifo", "mknod", "bind")
+MAKES = ("create", "mkdir", "symlink", "mkfifo", "mknod", "bind")
+CHANGES = ("append", "truncate", "chmod", "fchmodat", "unlink", "rename")
 
 
 @pytest.fixture(params=gates.PAIRS)
@@ -147,6 +150,18 @@ def test_a_socket_is_asked_for(box, gate, ground):
                                    lambda event: gates.approve())
         assert lines(allowed) == ["connect ok"], allowed
         assert asked
+
+
+def test_sending_to_a_socket_is_asked_for(box, gate, ground):
+    path = f"{ground}/socket"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
+        listener.bind(path)
+        box.identity.own(path)
+        argv = [files(box), "send", path]
+        refused, _ = gates.run(box, gate, argv, lambda event: gates.deny())
+        allowed, asked = gates.run(box, gate, argv, lambda event: gates.approve())
+    assert (lines(refused), lines(allowed)) == (["send EACCES"], ["send ok"]), (refused, allowed)
+    assert asked == [("connect", path)]
 
 
 @pytest.mark.parametrize("name", ["sub", "file"])
@@ -302,8 +317,38 @@ def test_writes_are_refused_and_change_nothing(box, gate, ground):
     assert inside.exit == 0 and harness.signature(ground) == before
     assert {line.split(" ", 1)[1] for line in lines(inside)} <= {
         "EROFS", "EACCES", "EEXIST", "ENOENT", "EISDIR", "ENOTDIR", "ENOTEMPTY", "EBUSY", "EXDEV",
+        "EADDRINUSE",
         *(["EOVERFLOW"] if gate == "fuse" else [])}  # the owner has no name inside
     assert "create EROFS" in lines(inside) and "mkdir EROFS" in lines(inside)
+
+
+def test_every_refused_write_is_reported_with_its_path(box, gate, ground):
+    argv = [files(box)]
+    for way in MAKES:
+        argv += [way, f"{ground}/to-{way}"]
+    for way in CHANGES:
+        box.identity.file(f"{ground}/to-{way}", "content\n")
+        argv += [way, f"{ground}/to-{way}"]
+    result = box.execute([box.world.command, "run", "--mode", "dynamic", "--gate", gate, "--json",
+                          "--ro", box.world.bin, "--", *argv], None, None, 30, False, ())
+    found = json.loads(result.stdout)
+    assert {line.split(" ", 1)[1] for line in found["stdout"].splitlines()} == {"EROFS"}, found
+    denied = {entry["path"]: entry for entry in found["denials"]}
+    assert set(denied) == {f"{ground}/to-{way}" for way in (*MAKES, *CHANGES)}, denied
+    assert {entry["access"] for entry in denied.values()} == {"write"}
+
+
+def test_every_write_may_be_asked_for(box, gate, ground):
+    """And then it does what it does outside; each is the first to touch its folder."""
+    box.identity.file(box.home("writes.yaml"), "version: 1\nfilesystem: {ask_writes: true}\n")
+    argv = [files(box)]
+    for way in (*MAKES, *CHANGES):
+        box.identity.file(f"{ground}/for-{way}/below", "content\n")
+        argv += [way, f"{ground}/for-{way}/{'made' if way in MAKES else 'below'}"]
+    inside, asked = gates.run(box, gate, argv, lambda event: gates.approve(),
+                              options=["--policy", box.home("writes.yaml")])
+    assert lines(inside) == [f"{way} ok" for way in (*MAKES, *CHANGES)], (inside, asked)
+    assert {op for op, _ in asked} == {"write"} and len(asked) == len(MAKES) + len(CHANGES), asked
 
 
 def test_writes_may_be_asked_for(box, gate, ground):

@@ -390,8 +390,9 @@ static void test_only_decoded_calls_wait(void **state) {
     bool debug = i & 2, containers = i & 1;
     int waiting = 0;
     for (int number = 0; number < 1024; number++) {
-      struct seccomp_data data = {.nr = number, .arch = entry->audit_arch};
-      uint32_t plain = answer(entry, debug, containers, number, NULL);
+      static const uint64_t names_a_socket[6] = {[4] = 1}; /* sendto */
+      struct seccomp_data data = {.nr = number, .arch = entry->audit_arch, .args = {[4] = 1}};
+      uint32_t plain = answer(entry, debug, containers, number, names_a_socket);
       uint32_t got = bpf_run(&entry->filters[1][debug][containers], &data, &argument_loads);
       bool waits = got == SECCOMP_RET_USER_NOTIF;
       waiting += waits;
@@ -399,6 +400,27 @@ static void test_only_decoded_calls_wait(void **state) {
         fail_msg("%s %d: %#x with a listener, %#x without", entry->name, number, got, plain);
     }
     assert_true(waiting > 30);
+  }
+}
+
+static uint32_t with_listener(const struct entry *entry, const char *name,
+                              const uint64_t *arguments) {
+  struct seccomp_data data = {.nr = number_of(entry, name), .arch = entry->audit_arch};
+  memcpy(data.args, arguments, sizeof data.args);
+  return bpf_run(&entry->filters[1][false][false], &data, &argument_loads);
+}
+
+/* Waiting comes after what no answer could allow. */
+static void test_refused_calls_do_not_wait(void **state) {
+  (void)state;
+  for (size_t i = 0; i < ARRAY_SIZE(entries); i++) {
+    const struct entry *entry = &entries[i];
+    const uint64_t mode[] = {0, 0, S_ISUID | 0755, 0, 0, 0}, send[] = {0, 1, 1, 0, 0, 0};
+    const uint64_t high[] = {0, 1, 1, 0, 1ULL << 32, 0}, device[] = {0, 0, S_IFCHR, 0, 0, 0};
+    assert_int_equal(with_listener(entry, "fchmodat", mode), REFUSE(EPERM));
+    assert_int_equal(with_listener(entry, "mknodat", device), REFUSE(EPERM));
+    assert_int_equal(with_listener(entry, "sendto", send), ALLOW);
+    assert_int_equal(with_listener(entry, "sendto", high), SECCOMP_RET_USER_NOTIF);
   }
 }
 
@@ -431,6 +453,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_the_architecture_comes_first),
     cmocka_unit_test(test_the_table_is_sorted_and_has_reasons),
     cmocka_unit_test(test_only_decoded_calls_wait),
+    cmocka_unit_test(test_refused_calls_do_not_wait),
     cmocka_unit_test(test_the_product_has_these_programs),
 };
 UNIT_MAIN(tests)
