@@ -95,7 +95,7 @@ static void send_reply(struct asker *asker, const struct dns_question *question,
 #define MISSING_MS    5000
 
 /* A program that hears "no such name" tries again with the domains of `search` behind it. That is
- * nothing anybody should be asked about. */
+ * nothing anybody should be asked about or told of: the name itself was. */
 struct missing {
   struct {
     char name[HOST_NAME_SIZE];
@@ -105,8 +105,6 @@ struct missing {
 };
 
 static void note_missing(struct relay *relay, const char *name) {
-  if (!relay->input->may_ask)
-    return;
   if (!relay->missing)
     relay->missing = xcalloc(1, sizeof *relay->missing);
   unsigned at = relay->missing->next++ % MISSING_LIMIT;
@@ -115,12 +113,12 @@ static void note_missing(struct relay *relay, const char *name) {
 }
 
 static bool is_completed(const struct relay *relay, const char *name) {
+  if (resolver_completes(relay->resolver, relay->input->hostname, name))
+    return true; /* who asks for its own name tries that, too */
   uint64_t now = relay->missing ? loop_now_ms() : 0;
   for (size_t i = 0; relay->missing && i < MISSING_LIMIT; i++) {
-    const char *missing = relay->missing->items[i].name;
-    size_t length = strlen(missing);
-    if (relay->missing->items[i].until_ms > now && strncmp(name, missing, length) == 0 &&
-        name[length] == '.')
+    if (relay->missing->items[i].until_ms > now &&
+        resolver_completes(relay->resolver, relay->missing->items[i].name, name))
       return true;
   }
   return false;

@@ -5,10 +5,12 @@
 #include <netdb.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/epoll.h>
 #include <sys/stat.h>
 
 #include "core/alloc.h"
+#include "core/strv.h"
 
 #define REMEMBER_MS   3000 /* an answer is used again; the guard looks at it each time */
 #define REMEMBERED    64
@@ -46,6 +48,7 @@ struct resolver {
   struct loop *loop;
   ares_channel channel;
   struct stat configuration;
+  struct strv domains; /* of `search` */
   uint64_t next_look_ms;
   struct question *questions;
   struct remembered remembered[REMEMBERED];
@@ -94,6 +97,28 @@ static void on_socket(void *context, ares_socket_t fd, int readable, int writabl
 
 /* ---- configuration ---- */
 
+static void read_domains(struct resolver *resolver) {
+  struct ares_options options = {0};
+  int mask = 0;
+  strv_clear(&resolver->domains);
+  if (ares_save_options(resolver->channel, &options, &mask) == ARES_SUCCESS) {
+    for (int i = 0; i < options.ndomains; i++)
+      strv_add(&resolver->domains, options.domains[i]);
+  }
+  ares_destroy_options(&options);
+}
+
+bool resolver_completes(const struct resolver *resolver, const char *stem, const char *name) {
+  size_t length = strlen(stem);
+  if (strncmp(name, stem, length) != 0 || name[length] != '.')
+    return false;
+  STRV_FOREACH (domain, &resolver->domains) {
+    if (strcasecmp(name + length + 1, *domain) == 0)
+      return true;
+  }
+  return false;
+}
+
 static int open_channel(struct resolver *resolver) {
   char lookups[] = "fb"; /* files, then the name servers */
   struct ares_options options = {
@@ -106,7 +131,10 @@ static int open_channel(struct resolver *resolver) {
   };
   int mask = ARES_OPT_FLAGS | ARES_OPT_TIMEOUTMS | ARES_OPT_TRIES | ARES_OPT_LOOKUPS |
              ARES_OPT_SOCK_STATE_CB;
-  return ares_init_options(&resolver->channel, &options, mask) == ARES_SUCCESS ? 0 : -1;
+  if (ares_init_options(&resolver->channel, &options, mask) != ARES_SUCCESS)
+    return -1;
+  read_domains(resolver);
+  return 0;
 }
 
 struct resolver *resolver_new(struct loop *loop) {

@@ -26,6 +26,9 @@ struct resolver *resolver_new(struct loop *loop);
 void resolver_ask(struct resolver *resolver, const char *name, resolve_callback *callback,
                   void *context);
 
+/* True if `name` is `stem` with one of this machine's `search` domains behind it. */
+bool resolver_completes(const struct resolver *resolver, const char *stem, const char *name);
+
 /* The callback must not come any more. */
 void resolver_withdraw(struct resolver *resolver, void *context);
 

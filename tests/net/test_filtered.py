@@ -84,6 +84,19 @@ def test_search_domain(net):
     assert said["address"] == "203.0.113.10"
 
 
+def test_completed_names_are_not_told_of(net):
+    """Programs try a name that is denied again with the search domain behind it, and git its own. Who
+    reads what was denied wants to know of the name itself."""
+    script = "getent hosts evil.test; getent hosts $(hostname); getent hosts evil.other.test"
+    result = net.run(["sh", "-c", script], options=[*allow("good.test"), "--json"])
+    told = json.loads(result.stdout)
+    assert {denial["host"] for denial in told["denials"]} == {"evil.test", "evil.other.test"}, told
+    # control: it was asked for, and only as completed is it nothing of its own
+    assert told["network"]["questions"] > told["network"]["denied_questions"] > 0
+    result = net.run(["getent", "hosts", "evil.test.corp.test"], options=[*allow("good.test"), "--json"])
+    assert [item["host"] for item in json.loads(result.stdout)["denials"]] == ["evil.test.corp.test"]
+
+
 # ---- names ----
 
 
