@@ -20,10 +20,10 @@ PAIRS = [f"{gate}-{name}" for gate in GATES for name in ("root", "user")
 
 
 def program(world, name):
-    """One of the programs of tests/gate, where everybody can run it."""
+    """One of the programs of the tests, where everybody can run it."""
     target = os.path.join(world.bin, name)
     if not os.path.exists(target):
-        built = glob.glob(os.path.join(harness.REPOSITORY, "build*", "tests", "gate", name))
+        built = glob.glob(os.path.join(harness.REPOSITORY, "build*", "tests", "*", name))
         plain = [path for path in built if "sanitized" not in path]
         world.install(max(plain or built, key=os.path.getmtime), name)
     return target
