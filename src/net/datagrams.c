@@ -31,6 +31,9 @@ struct association {
   struct endpoint client, target; /* as the workload sees them */
   char host[HOST_NAME_SIZE];
   struct ledger_line *line;
+  const char *allowed_by;
+  struct resolved *resolved; /* where to, while the audit log comes first */
+  uint32_t recording;
   uint64_t last_ms;
   bool resolving, gone;
   struct kept *kept;
@@ -72,6 +75,8 @@ static void end_association(struct association *association) {
     resolver_withdraw(relay->resolver, association);
   loop_close(&relay->loop, &association->watch);
   drop_kept(association);
+  free(association->resolved);
+  association->resolved = NULL;
   if (association->line) {
     association->line->active--;
     relay->input->ledger->active--;
@@ -167,41 +172,83 @@ static bool open_way(struct association *association, const struct address *addr
   return false;
 }
 
-static void note_opened(struct association *association) {
+static void note_opened(struct association *association, struct ledger_line *line) {
   struct ledger *ledger = association->relay->input->ledger;
   ledger->connections++;
-  association->line =
-      ledger_find(ledger, association->host, association->target.port, true, "network.mode: full");
-  if (!association->line) {
+  association->line = line;
+  if (!line) {
     ledger->unlisted++;
     return;
   }
-  association->line->connections++;
-  association->line->active++;
+  line->connections++;
+  line->active++;
   ledger->active++;
 }
 
-static void on_resolved(void *context, const struct resolved *resolved) {
-  struct association *association = context;
+/* To the first address that may be and can be reached. */
+static void open_first(struct association *association, struct ledger_line *line) {
   const struct host_rules *rules = association->relay->input->rules;
+  const struct resolved *resolved = association->resolved;
   char reason[REASON_SIZE] = "";
-  association->resolving = false;
   for (size_t i = 0; i < resolved->count; i++) {
     if (!guard_allows(rules, association->host, &resolved->addresses[i], association->target.port,
                       reason))
       continue;
     if (!open_way(association, &resolved->addresses[i]))
       continue;
-    note_opened(association);
+    note_opened(association, line);
     for (struct kept *kept = association->kept; kept; kept = kept->next)
       send_out(association, kept->bytes, kept->length);
-    drop_kept(association);
+    break;
+  }
+  if (association->watch.fd < 0 && reason[0])
+    refuse(association, reason);
+  drop_kept(association);
+}
+
+static bool some_are_allowed(const struct association *association) {
+  const struct resolved *resolved = association->resolved;
+  char ignored[REASON_SIZE];
+  for (size_t i = 0; i < resolved->count; i++) {
+    if (guard_allows(association->relay->input->rules, association->host, &resolved->addresses[i],
+                     association->target.port, ignored))
+      return true;
+  }
+  return false;
+}
+
+static struct ledger_line *find_line(const struct association *association) {
+  return ledger_find(association->relay->input->ledger, association->host, association->target.port,
+                     true, association->allowed_by);
+}
+
+static void on_resolved(void *context, const struct resolved *resolved) {
+  struct association *association = context;
+  association->resolving = false;
+  association->resolved = xmalloc(sizeof *resolved);
+  *association->resolved = *resolved;
+  bool allowed = some_are_allowed(association);
+  struct ledger_line *line = allowed ? find_line(association) : NULL;
+  if (!allowed || (line && line->recorded)) {
+    open_first(association, line); /* or say why not */
     return;
   }
-  if (reason[0])
-    refuse(association, reason);
-  else
-    drop_kept(association);
+  association->recording = record_ask(association->relay, association->host,
+                                      association->target.port, association->allowed_by);
+  if (association->recording == 0)
+    refuse(association, RECORD_FAILED);
+}
+
+void datagrams_recorded(struct relay *relay, const struct link_message *message) {
+  for (struct association *at = relay->associations; at; at = at->next) {
+    if (at->recording != message->id)
+      continue;
+    at->recording = 0;
+    if (message->allowed)
+      open_first(at, find_line(at));
+    else
+      refuse(at, RECORD_FAILED);
+  }
 }
 
 static void keep(struct association *association, const void *bytes, size_t length) {
@@ -235,6 +282,7 @@ static void start(struct association *association, const void *bytes, size_t len
     refuse(association, "UDP does not go through an upstream proxy");
     return;
   }
+  association->allowed_by = decision.rule ? decision.rule->written : "network.mode: full";
   keep(association, bytes, length);
   association->resolving = name != NULL;
   if (name)
@@ -271,7 +319,7 @@ static void pass_out(struct relay *relay, const struct endpoint *client,
     start(at, bytes, length);
   else if (at->watch.fd >= 0)
     send_out(at, bytes, length);
-  else if (at->resolving)
+  else if (at->resolving || at->recording)
     keep(at, bytes, length);
 }
 

@@ -18,6 +18,7 @@
 
 #define READ_MS         30000 /* for a proxy request to be complete */
 #define RESOLVE_MS      15000
+#define RECORD_MS       15000
 #define CONNECT_MS      30000
 #define CONNECT_NEXT_MS 3000 /* while there are more addresses to try */
 #define DENIALS_TOLD    20   /* a second; the others are counted */
@@ -191,28 +192,37 @@ static bool uses_upstream(const struct flow *flow) {
   return flow->relay->input->upstream.kind != UPSTREAM_NONE;
 }
 
-static void tell_opened(struct flow *flow) {
-  struct link_message message = {.kind = LINK_OPENED, .port = flow->port};
-  strcpy(message.host, flow->host);
-  snprintf(message.reason, sizeof message.reason, "%s", flow->allowed_by);
-  (void)send(flow->relay->line.fd, &message, sizeof message, MSG_NOSIGNAL | MSG_DONTWAIT);
-}
-
-static void note_opened(struct flow *flow) {
+static void note_opened(struct flow *flow, struct ledger_line *line) {
   struct ledger *ledger = flow->relay->input->ledger;
-  if (flow->opened)
-    return; /* it tries one more address */
   flow->opened = true;
   ledger->connections++;
-  flow->line = ledger_find(ledger, flow->host, flow->port, true, flow->allowed_by);
-  if (!flow->line) {
+  flow->line = line;
+  if (!line) {
     ledger->unlisted++;
     return;
   }
   ledger->active++;
-  flow->line->active++;
-  if (flow->line->connections++ == 0)
-    tell_opened(flow);
+  line->active++;
+  line->connections++;
+}
+
+/* True if the connection may be made now: the audit log has it. */
+static bool may_open(struct flow *flow) {
+  struct relay *relay = flow->relay;
+  if (flow->opened)
+    return true; /* it tries one more address */
+  struct ledger_line *line =
+      ledger_find(relay->input->ledger, flow->host, flow->port, true, flow->allowed_by);
+  if (flow->recorded || (line && line->recorded)) {
+    note_opened(flow, line);
+    return true;
+  }
+  flow->state = FLOW_RECORDING;
+  flow->until_ms = loop_now_ms() + RECORD_MS;
+  flow->question = record_ask(relay, flow->host, flow->port, flow->allowed_by);
+  if (flow->question == 0)
+    flow_refuse(flow, RECORD_FAILED);
+  return false;
 }
 
 static void connect_next(struct flow *flow) {
@@ -226,7 +236,10 @@ static void connect_next(struct flow *flow) {
       refused = true;
       continue;
     }
-    note_opened(flow);
+    if (!may_open(flow)) {
+      flow->next_target--;
+      return;
+    }
     result =
         start_connecting(flow, address, upstream ? flow->relay->input->upstream.port : flow->port);
     if (result < 0)
@@ -240,6 +253,21 @@ static void connect_next(struct flow *flow) {
     flow_refuse(flow, "%s", flow->reason);
   else
     flow_fail(flow, "connecting: %s", strerror(-result));
+}
+
+void flow_recorded(struct relay *relay, const struct link_message *message) {
+  struct flow *next;
+  for (struct flow *flow = relay->flows; flow; flow = next) {
+    next = flow->next;
+    if (flow->state != FLOW_RECORDING || flow->question != message->id)
+      continue;
+    flow->state = FLOW_CONNECTING;
+    flow->recorded = message->allowed;
+    if (message->allowed)
+      connect_next(flow);
+    else
+      flow_refuse(flow, RECORD_FAILED);
+  }
 }
 
 static void on_resolved(void *context, const struct resolved *resolved) {
@@ -289,7 +317,7 @@ static void resolve(struct flow *flow) {
 
 static void proceed(struct flow *flow, const char *why) {
   flow->allowed_by = why;
-  flow->opened = false;
+  flow->opened = flow->recorded = false;
   resolve(flow);
 }
 
@@ -522,7 +550,7 @@ static void expire(struct flow *flow) {
     loop_close(&flow->relay->loop, &flow->server.watch);
     connect_next(flow);
   } else if (flow->state == FLOW_CONNECTING || flow->state == FLOW_RESOLVING ||
-             flow->state == FLOW_UPSTREAM) {
+             flow->state == FLOW_RECORDING || flow->state == FLOW_UPSTREAM) {
     withdraw(flow);
     flow->state = FLOW_CONNECTING;
     flow_fail(flow, "no answer in time");

@@ -21,6 +21,7 @@ enum flow_state {
   FLOW_READING, /* what the client wants */
   FLOW_ASKING,
   FLOW_RESOLVING,
+  FLOW_RECORDING, /* the audit log comes first */
   FLOW_CONNECTING,
   FLOW_UPSTREAM, /* talking to a proxy of ours */
   FLOW_RELAYING,
@@ -60,6 +61,7 @@ struct flow {
   char reason[REASON_SIZE];
   uint64_t until_ms;      /* the state must have changed by then; 0: it may stay */
   const char *allowed_by; /* a rule as written, or constant text */
+  bool recorded;          /* for this connection alone: there was no line left */
   bool opened;            /* and counted */
   struct ledger_line *line;
   char *head; /* what was read of a request */
@@ -87,8 +89,9 @@ struct relay {
   size_t association_count;
   struct ping *pings;
   size_t ping_count;
-  struct missing *missing; /* names that were just answered with "no such name" */
-  unsigned asked_count;    /* questions that are being looked into */
+  struct recording *recordings; /* that the monitor has not answered yet */
+  struct missing *missing;      /* names that were just answered with "no such name" */
+  unsigned asked_count;         /* questions that are being looked into */
 };
 
 /* flow.c: the course of a connection */
@@ -96,6 +99,7 @@ void flow_accepted(struct relay *relay, int fd);
 void flow_tick(struct relay *relay, uint64_t now);
 void flow_wanted(struct flow *flow); /* host and port are known */
 void flow_answered(struct relay *relay, const struct link_message *message);
+void flow_recorded(struct relay *relay, const struct link_message *message);
 void flow_connected(struct flow *flow); /* the way to the host is open */
 void flow_refuse(struct flow *flow, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void flow_fail(struct flow *flow, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -132,12 +136,20 @@ struct refusal {
 };
 void relay_note_denied(struct relay *relay, const struct refusal *refusal);
 
+/* record.c: the audit log has a line about a host and port before the first connection there is
+ * made. Asks for one, or joins who has asked already; the answer comes with the id. 0: cannot ask.
+ */
+uint32_t record_ask(struct relay *relay, const char *host, uint16_t port, const char *allowed_by);
+bool record_answered(struct relay *relay, const struct link_message *message); /* was it for one? */
+#define RECORD_FAILED "the audit log cannot be written"
+
 /* receive.c: the next datagram; false: there is none. Without a whole one the length is 0. */
 bool datagram_receive(int fd, void *bytes, size_t size, size_t *ret_length,
                       struct endpoint *ret_client, struct endpoint *ret_target);
 
 /* datagrams.c: UDP in mode full */
 void datagrams_read(struct relay *relay, int fd);
+void datagrams_recorded(struct relay *relay, const struct link_message *message);
 void datagrams_tick(struct relay *relay, uint64_t now);
 void datagrams_free_dead(struct relay *relay);
 

@@ -16,6 +16,7 @@ struct ledger_line {
   uint16_t port;
   uint8_t allowed;
   uint8_t asked;            /* denied by whoever was asked */
+  uint8_t recorded;         /* allowed, and the audit log says so */
   char reason[REASON_SIZE]; /* the rule, or why not */
   uint64_t connections, active, sent, received;
 };

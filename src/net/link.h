@@ -9,10 +9,10 @@ enum link_kind {
   LINK_READY,    /* confined and at work */
   LINK_ASK,      /* policy does not know the host: what shall it be? */
   LINK_WITHDRAW, /* nobody waits for that answer any more */
-  LINK_OPENED,   /* the first connection to a host and port */
+  LINK_RECORD,   /* the first connection to a host and port: write it down before it is made */
   LINK_DENIED,   /* refused; count: how many since the last of these */
   /* monitor → relay */
-  LINK_ANSWER, /* allowed: yes or no */
+  LINK_ANSWER, /* to a question, or to what is to be written down; allowed: yes or no */
 };
 
 struct link_message {

@@ -104,7 +104,12 @@ static void on_line(struct watch *watch, uint32_t events) {
       return;
     }
     message.reason[sizeof message.reason - 1] = '\0';
-    flow_answered(relay, &message);
+    if (record_answered(relay, &message)) {
+      flow_recorded(relay, &message);
+      datagrams_recorded(relay, &message);
+    } else {
+      flow_answered(relay, &message);
+    }
   }
 }
 

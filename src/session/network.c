@@ -118,16 +118,6 @@ static json_t *message_fields(const struct link_message *message) {
   return fields;
 }
 
-static void note_opened(struct monitor *monitor, const struct link_message *message) {
-  _cleanup_error_ struct sb_error error = {0};
-  json_t *fields = message_fields(message);
-  json_object_set_new(fields, "decision", json_string("allow"));
-  if (monitor->audit)
-    (void)audit_write(monitor->audit, "net", fields, &error);
-  else
-    json_decref(fields);
-}
-
 static void note_denied(struct monitor *monitor, const struct link_message *message) {
   _cleanup_error_ struct sb_error error = {0};
   json_t *fields = message_fields(message);
@@ -153,6 +143,19 @@ static void answer(struct monitor *monitor, uint32_t id, bool allowed, const cha
   struct link_message message = {.kind = LINK_ANSWER, .id = id, .allowed = allowed};
   strncpy(message.reason, reason, sizeof message.reason - 1);
   (void)send(monitor->network.line, &message, sizeof message, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+/* The relay waits with the connection until it is written down; if it cannot be, it is not made. */
+static void record(struct monitor *monitor, const struct link_message *message) {
+  _cleanup_error_ struct sb_error error = {0};
+  json_t *fields = message_fields(message);
+  json_object_set_new(fields, "decision", json_string("allow"));
+  int result = 0;
+  if (monitor->audit)
+    result = audit_write(monitor->audit, "net", fields, &error);
+  else
+    json_decref(fields);
+  answer(monitor, message->id, result == 0, "");
 }
 
 static void forget(struct network *network, struct network_question *question) {
@@ -229,8 +232,8 @@ static void handle(struct monitor *monitor, struct link_message *message) {
   case LINK_READY:
     monitor->network.ready = true;
     return;
-  case LINK_OPENED:
-    note_opened(monitor, message);
+  case LINK_RECORD:
+    record(monitor, message);
     return;
   case LINK_DENIED:
     note_denied(monitor, message);
