@@ -384,8 +384,9 @@ static int make_raw(int fd, const struct socket_kind *kind) {
 static int make_ping(int fd, const struct socket_kind *kind) {
   if (kind->family == AF_INET) {
     struct icmp_filter only_requests = {.data = ~(1u << ICMP_ECHO)};
-    return setsockopt(fd, SOL_RAW, ICMP_FILTER, &only_requests, sizeof only_requests) < 0 ? -errno
-                                                                                          : 0;
+    if (setsockopt(fd, SOL_RAW, ICMP_FILTER, &only_requests, sizeof only_requests) < 0)
+      return -errno;
+    return set_option(fd, SOL_IP, IP_PKTINFO, 1);
   }
   struct icmp6_filter filter;
   ICMP6_FILTER_SETBLOCKALL(&filter);

@@ -181,47 +181,21 @@ void pings_tick(struct relay *relay, uint64_t now) {
   }
 }
 
-/* With IPv4 the packet's head comes along, with IPv6 only its destination. */
-static bool receive(int fd, bool v6, uint8_t *bytes, size_t size, uint8_t **ret_message,
-                    size_t *ret_length, struct address *ret_client, struct address *ret_target) {
-  struct sockaddr_storage from;
-  union {
-    char bytes[CMSG_SPACE(sizeof(struct in6_pktinfo))];
-    struct cmsghdr align;
-  } control;
-  struct iovec part = {bytes, size};
-  struct msghdr message = {.msg_name = &from,
-                           .msg_namelen = sizeof from,
-                           .msg_iov = &part,
-                           .msg_iovlen = 1,
-                           .msg_control = &control,
-                           .msg_controllen = sizeof control};
-  ssize_t got = recvmsg(fd, &message, MSG_DONTWAIT);
-  if (got < 0)
-    return false;
-  uint16_t ignored;
-  *ret_client = address_from_sockaddr(&from, &ignored);
-  *ret_length = 0;
-  size_t head = v6 ? 0 : got > 0 ? (size_t)(bytes[0] & 15) * 4 : 0;
-  struct cmsghdr *info = CMSG_FIRSTHDR(&message);
-  bool known = v6 ? info && info->cmsg_type == IPV6_PKTINFO : got >= 20;
-  if (!known || (size_t)got < head + ECHO_HEAD || (message.msg_flags & MSG_TRUNC))
-    return true;
-  *ret_target = (struct address){.family = v6 ? 6 : 4};
-  memcpy(ret_target->bytes, v6 ? (const uint8_t *)CMSG_DATA(info) : bytes + 16, v6 ? 16 : 4);
-  *ret_message = bytes + head;
-  *ret_length = (size_t)got - head;
-  return true;
+/* With IPv4 the packet's own head comes along. */
+static size_t skip_head(const uint8_t *bytes, size_t length) {
+  size_t head = length > 0 ? (size_t)(bytes[0] & 15) * 4 : 0;
+  return head < length ? head : length;
 }
 
 void pings_read(struct relay *relay, int fd, bool v6) {
   for (int round = 0; round < ROUND_LIMIT; round++) {
-    uint8_t bytes[PING_SIZE], *message = NULL;
+    uint8_t bytes[PING_SIZE];
     size_t length;
-    struct address client, target;
-    if (!receive(fd, v6, bytes, sizeof bytes, &message, &length, &client, &target))
+    struct endpoint client, target;
+    if (!datagram_receive(fd, bytes, sizeof bytes, &length, &client, &target))
       return;
-    if (length >= ECHO_HEAD && message[0] == (v6 ? V6_REQUEST : V4_REQUEST))
-      pass_out(relay, &client, &target, message, length);
+    size_t head = v6 ? 0 : skip_head(bytes, length);
+    if (length >= head + ECHO_HEAD && bytes[head] == (v6 ? V6_REQUEST : V4_REQUEST))
+      pass_out(relay, &client.address, &target.address, bytes + head, length - head);
   }
 }
