@@ -397,10 +397,11 @@ void flow_connected(struct flow *flow) {
     pump(flow);
 }
 
-static void on_connect_event(struct flow *flow) {
+static void on_connect_event(struct flow *flow, uint32_t events) {
   int result = 0;
   socklen_t size = sizeof result;
-  (void)getsockopt(flow->server.watch.fd, SOL_SOCKET, SO_ERROR, &result, &size);
+  if (events & (EPOLLERR | EPOLLHUP))
+    (void)getsockopt(flow->server.watch.fd, SOL_SOCKET, SO_ERROR, &result, &size);
   if (result != 0) {
     loop_close(&flow->relay->loop, &flow->server.watch);
     if (is_last_target(flow))
@@ -424,6 +425,8 @@ static void note_events(struct end *end, uint32_t events) {
     end->readable = true;
   if (events & (EPOLLOUT | EPOLLERR))
     end->writable = true;
+  if (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR | EPOLLPRI))
+    end->unsure = true;
 }
 
 static void read_request(struct flow *flow) {
@@ -481,7 +484,7 @@ static void on_server(struct watch *watch, uint32_t events) {
   struct flow *flow = ((struct end *)watch)->flow;
   note_events(&flow->server, events);
   if (flow->state == FLOW_CONNECTING)
-    on_connect_event(flow);
+    on_connect_event(flow, events);
   else if (flow->state == FLOW_UPSTREAM)
     upstream_read(flow);
   else if (flow->state == FLOW_RELAYING)
@@ -492,15 +495,12 @@ static void on_server(struct watch *watch, uint32_t events) {
 
 /* ---- arriving ---- */
 
-/* A name, or an address in its usual form; a synthetic address becomes its name. */
-bool flow_set_host(struct flow *flow, const char *text, size_t length) {
-  flow->is_address = address_parse(text, length, &flow->address);
-  if (!flow->is_address)
-    return host_parse(text, length, flow->host);
-  flow->address = address_unmapped(&flow->address);
+/* A synthetic address becomes its name. */
+static bool set_address(struct flow *flow, const struct address *address) {
+  flow->address = address_unmapped(address);
   const char *name = names_find(flow->relay->names, &flow->address);
+  flow->is_address = !name;
   if (name) {
-    flow->is_address = false;
     strcpy(flow->host, name);
     return true;
   }
@@ -510,11 +510,18 @@ bool flow_set_host(struct flow *flow, const char *text, size_t length) {
   return !names_is_synthetic(&flow->address);
 }
 
+/* A name, or an address in its usual form. */
+bool flow_set_host(struct flow *flow, const char *text, size_t length) {
+  struct address address;
+  if (address_parse(text, length, &address))
+    return set_address(flow, &address);
+  flow->is_address = false;
+  return host_parse(text, length, flow->host);
+}
+
 static void begin(struct flow *flow, const struct address *target, uint16_t port) {
-  char text[64];
-  address_to_text(target, text);
-  struct address loopback4 = {.family = 4, .bytes = {127}},
-                 loopback6 = {.family = 6, .bytes = {[15] = 1}};
+  static const struct address loopback4 = {.family = 4, .bytes = {127}},
+                              loopback6 = {.family = 6, .bytes = {[15] = 1}};
   bool here = address_within(target, &loopback4, 8) || address_equal(target, &loopback6);
   flow->port = port;
   if (port == RESOLVER_PORT) {
@@ -522,7 +529,7 @@ static void begin(struct flow *flow, const struct address *target, uint16_t port
     flow->until_ms = loop_now_ms() + READ_MS;
   } else if (here) {
     flow->until_ms = loop_now_ms() + READ_MS; /* to the proxies */
-  } else if (flow_set_host(flow, text, strlen(text))) {
+  } else if (set_address(flow, target)) {
     flow_wanted(flow);
   } else {
     flow_refuse(flow, "an address of ours that no name has any more");

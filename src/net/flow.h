@@ -35,7 +35,8 @@ struct end {
   struct watch watch;
   struct flow *flow;
   bool readable, writable, ended, passed_end;
-  bool bulk; /* much comes from here: splice */
+  bool unsure; /* an end or urgent data is among what is there: read until nothing comes */
+  bool bulk;   /* much comes from here: splice */
   int pipe[2];
   size_t piped;
   char *pending;

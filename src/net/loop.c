@@ -25,7 +25,7 @@ static int control(struct loop *loop, int what, struct watch *watch, uint32_t ev
 }
 
 int loop_add(struct loop *loop, struct watch *watch) {
-  return control(loop, EPOLL_CTL_ADD, watch, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET);
+  return control(loop, EPOLL_CTL_ADD, watch, EPOLLIN | EPOLLPRI | EPOLLOUT | EPOLLRDHUP | EPOLLET);
 }
 
 int loop_add_level(struct loop *loop, struct watch *watch, uint32_t events) {

@@ -16,8 +16,8 @@ struct loop {
 
 int loop_open(struct loop *loop);
 
-/* Watches for reading, writing and hanging up, each told once until it has been used up. Returns 0
- * or a negative errno. */
+/* Watches for reading, urgent data, writing and hanging up, each told once until it has been used
+ * up. Returns 0 or a negative errno. */
 int loop_add(struct loop *loop, struct watch *watch);
 
 /* The same for certain events, told as long as they last. */

@@ -168,6 +168,8 @@ static enum moved copy_some(struct flow *flow, struct end *from, struct end *to)
   if (moved != MOVED_SOME || got == 0)
     return moved;
   from->bulk = got == COPY_SIZE;
+  if (!from->bulk && !from->unsure)
+    from->readable = false; /* that was all; what comes from now on is told anew */
   ssize_t sent = send(to->watch.fd, shared_buffer, (size_t)got, MSG_NOSIGNAL);
   if (sent < 0 && !is_temporary(errno))
     return MOVED_BROKEN;
@@ -248,7 +250,8 @@ static enum moved pass_on(struct flow *flow, struct end *from, struct end *to) {
   }
   if (from->ended && !from->passed_end && !from->pending && from->piped == 0) {
     from->passed_end = true;
-    shutdown(to->watch.fd, SHUT_WR);
+    if (!to->passed_end) /* else both are closed at once, which says the same */
+      shutdown(to->watch.fd, SHUT_WR);
   }
   return from->readable && !from->ended ? MOVED_SOME : MOVED_NOTHING;
 }

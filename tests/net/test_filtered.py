@@ -67,6 +67,22 @@ def test_much_data_both_ways(net):
 
 
 @pytest.mark.works
+def test_nothing_is_left_behind_urgent_data(net):
+    """A read stops at the mark of urgent data although more is there; the mark itself is not passed
+    on. Nothing else comes from this client that would make the relay look again."""
+    script = ("import socket\n"
+              "for _ in range(20):\n"
+              "  s = socket.create_connection(('203.0.113.10', 7), timeout=20)\n"
+              "  s.sendall(b'before '); s.send(b'!', socket.MSG_OOB); s.sendall(b'after')\n"
+              "  got = b''\n"
+              "  while len(got) < 12: got += s.recv(100)\n"
+              "  assert got == b'before after', got\n"
+              "print('all')\n")
+    result = net.run(["python3", "-c", script], options=allow("203.0.113.10"))
+    assert result.stdout == "all\n", result
+
+
+@pytest.mark.works
 def test_literal_address_by_rule(net):
     assert reached(net.run([*PLAIN, "http://203.0.113.11/"], options=allow("203.0.113.0/24:80")))
     refused = net.run([*PLAIN, "http://203.0.113.11:8080/"], options=allow("203.0.113.0/24:80"))
