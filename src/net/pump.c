@@ -12,20 +12,27 @@
 #include "net/tls.h"
 
 #define TURN_CALLS  16        /* then others have their turn */
-#define PIPE_SIZE   (1 << 18) /* a good compromise on loopback; the kernel may give less */
+#define PIPE_SIZE   (1 << 19) /* a good compromise on loopback; the kernel may give less */
 #define SPLICE_SIZE (1 << 20)
 #define PIPE_LIMIT  64    /* connections beyond that are copied */
+#define SPARE_LIMIT 8     /* empty pipes that are kept for the next who needs one */
 #define COPY_SIZE   16384 /* as much may wait for a slow reader; so many at once is much */
 
 char shared_buffer[SHARED_SIZE];
-static unsigned pipe_count;
+static unsigned pipe_count; /* in use and spare */
+static struct { int ends[2]; } spare_pipes[SPARE_LIMIT];
+static unsigned spare_count;
 
 enum moved { MOVED_SOME, MOVED_NOTHING, MOVED_BROKEN };
 
 /* ---- what could not be written yet ---- */
 
+/* On a real network each packet of a long stream may find its connection idle: making a pipe for
+ * every one of them would cost more than moving its bytes. */
 static void drop_pipe(struct end *end) {
-  if (end->pipe[0] >= 0) {
+  if (end->pipe[0] >= 0 && end->piped == 0 && spare_count < SPARE_LIMIT) {
+    memcpy(spare_pipes[spare_count++].ends, end->pipe, sizeof end->pipe);
+  } else if (end->pipe[0] >= 0) {
     close(end->pipe[0]);
     close(end->pipe[1]);
     pipe_count--;
@@ -127,6 +134,10 @@ static enum moved drain_pipe(struct end *from, struct end *to) {
 static bool open_pipe(struct end *end) {
   if (end->pipe[0] >= 0)
     return true;
+  if (spare_count > 0) {
+    memcpy(end->pipe, spare_pipes[--spare_count].ends, sizeof end->pipe);
+    return true;
+  }
   if (pipe_count >= PIPE_LIMIT || pipe2(end->pipe, O_CLOEXEC | O_NONBLOCK) < 0) {
     end->pipe[0] = end->pipe[1] = -1;
     return false;
