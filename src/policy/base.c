@@ -187,12 +187,14 @@ struct adding {
   struct policy *policy;
   const struct policy_context *context;
   size_t first, end; /* the rules that are not built in */
+  bool has_project;  /* as a writable place */
 };
 
 /* Whatever somebody wrote about a folder holds for all that is below it: a base rule, though more
- * specific, must not take a part of it back. The same holds for the project. */
+ * specific, must not take a part of it back. The same holds for the project, if it is a place of
+ * its own: who works in /usr still needs its programs. */
 static bool is_spoken_for(const struct adding *adding, const char *path) {
-  if (path_is_under(path, adding->context->project))
+  if (adding->has_project && path_is_under(path, adding->context->project))
     return true;
   for (size_t i = adding->first; i < adding->end; i++) {
     const struct rule *rule = &adding->policy->rules[i];
@@ -245,8 +247,12 @@ static void add_search_path(const struct adding *adding) {
 
 void policy_add_base(struct policy *policy, const struct policy_context *context) {
   struct adding adding = {.policy = policy, .context = context, .end = policy->rule_count};
-  while (adding.first < adding.end && policy->rules[adding.first].origin.store == STORE_BUILTIN)
-    adding.first++;
+  for (; adding.first < adding.end; adding.first++) {
+    const struct rule *rule = &policy->rules[adding.first];
+    if (rule->origin.store != STORE_BUILTIN)
+      break;
+    adding.has_project |= rule->kind == RULE_WRITE && strcmp(rule->pattern, context->project) == 0;
+  }
   for (size_t i = 0; i < ARRAY_SIZE(table); i++) {
     const char *path = table[i].path;
     if (path[0] == '~' && !context->home)
