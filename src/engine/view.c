@@ -328,8 +328,32 @@ static int apply_empty_root(struct view *view) {
   return mount < 0 ? mount : become_root(view, &mount);
 }
 
+/* A link of the host, over the same one as the gate shows it: /lib64 is on the way of every exec,
+ * and must not be asked of the gate each time. Where the kernel mounts no links, the gate is asked.
+ */
+static int cover_link(struct view *view, const char *name) {
+  _cleanup_close_ int tree = clone_tree(view->host, name, AT_SYMLINK_NOFOLLOW);
+  if (tree < 0)
+    return tree;
+  int result = set_attributes(tree, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, 0, 0);
+  if (result == 0 && move_mount(tree, "", view->root, name, MOVE_MOUNT_F_EMPTY_PATH) < 0)
+    result = errno == EINVAL || errno == ELOOP ? 0 : -errno;
+  return result;
+}
+
 static int apply_link(struct view *view, const struct operation *operation) {
+  if (view->plan->gate == GATE_FUSE)
+    return cover_link(view, operation->path + 1);
   return symlinkat(operation->source, view->root, operation->path + 1) < 0 ? -errno : 0;
+}
+
+/* The kernel learns the names in "/" by reading it once, instead of asking the gate for each when
+ * something is mounted there. What it does not learn it asks for. */
+static void read_names(struct view *view) {
+  char names[4096];
+  _cleanup_close_ int fd = openat(view->root, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd >= 0)
+    syscall(SYS_getdents64, fd, names, sizeof names);
 }
 
 /* The device must be opened here: the kernel wants it from the user namespace that mounts. */
@@ -357,7 +381,11 @@ static int apply_gate(struct view *view, const struct operation *operation) {
   if (mount < 0)
     return mount;
   int result = hand_over_gate(view, device, view->namespaces[2]);
-  return result < 0 ? result : become_root(view, &mount);
+  if (result == 0)
+    result = become_root(view, &mount);
+  if (result == 0)
+    read_names(view);
+  return result;
 }
 
 static int apply_devpts(struct view *view, const struct operation *operation) {

@@ -34,6 +34,7 @@ enum call {
   CALL_OPEN,
   CALL_OPENDIR,
   CALL_READDIR,
+  CALL_READDIRPLUS,
   CALL_ACCESS,
   CALL_GETXATTR,
   CALL_LISTXATTR,
@@ -113,8 +114,8 @@ struct parked {
   char path[];
 };
 
-static void reply_entry(struct fuse_gate *fuse, fuse_req_t request, struct node *node,
-                        const char *path) {
+static struct fuse_entry_param entry_of(struct fuse_gate *fuse, struct node *node,
+                                        const char *path) {
   if (!node->fixed)
     node->fixed = gate_leads_to_mount(fuse->gate, path);
   double seconds = node->fixed                      ? ENDLESS
@@ -122,13 +123,18 @@ static void reply_entry(struct fuse_gate *fuse, fuse_req_t request, struct node 
                    /* bind(2) can be asked about only while it looks its folder up. */
                    : fuse->gate->config.plan->ask_writes ? 0
                                                          : FOLDER_SECONDS;
-  struct fuse_entry_param entry = {
+  return (struct fuse_entry_param){
       .ino = number_of(node),
       .generation = 1,
       .attr = harmless(&node->status),
       .attr_timeout = S_ISDIR(node->status.st_mode) ? seconds : 0,
       .entry_timeout = seconds,
   };
+}
+
+static void reply_entry(struct fuse_gate *fuse, fuse_req_t request, struct node *node,
+                        const char *path) {
+  struct fuse_entry_param entry = entry_of(fuse, node, path);
   fuse_reply_entry(request, &entry);
 }
 
@@ -309,6 +315,35 @@ static void serve_folder(struct held *held, int fd, bool allowed) {
     listing_free(listing);
 }
 
+/* The kernel remembers what comes with an entry as if it had looked the name up. In "/" the names
+ * that lead to mounts come so: at the start each would be a look-up of its own, with two changes of
+ * process. Of others only the name is told (no number). */
+static struct fuse_entry_param entry_beside(struct held *held, const struct dirent *named) {
+  struct fuse_entry_param entry = {
+      .attr = {.st_ino = named->d_ino, .st_mode = DTTOIF(named->d_type)}};
+  char path[NAME_MAX + 2];
+  struct node *node;
+  snprintf(path, sizeof path, "/%s", named->d_name);
+  if (held->node->parent || named->d_name[0] == '.' ||
+      !gate_leads_to_mount(held->fuse->gate, path) ||
+      nodes_lookup(held->fuse->nodes, held->node, named->d_name, &node) < 0)
+    return entry;
+  return entry_of(held->fuse, node, path);
+}
+
+static size_t add_name(struct held *held, char *data, size_t room, const struct dirent *named,
+                       off_t next) {
+  if (held->call == CALL_READDIR) {
+    struct stat status = {.st_ino = named->d_ino, .st_mode = DTTOIF(named->d_type)};
+    return fuse_add_direntry(held->request, data, room, named->d_name, &status, next);
+  }
+  size_t needed = fuse_add_direntry_plus(held->request, NULL, 0, named->d_name, NULL, next);
+  if (needed > room)
+    return needed;
+  struct fuse_entry_param entry = entry_beside(held, named);
+  return fuse_add_direntry_plus(held->request, data, room, named->d_name, &entry, next);
+}
+
 static void serve_names(struct held *held) {
   struct listing *listing = listing_of(&held->info);
   _cleanup_free_ char *data = xmalloc(held->size);
@@ -316,9 +351,7 @@ static void serve_names(struct held *held) {
   listing->allowed = true;
   seekdir(listing->folder, held->offset);
   for (struct dirent *entry; (entry = readdir(listing->folder));) {
-    struct stat status = {.st_ino = entry->d_ino, .st_mode = DTTOIF(entry->d_type)};
-    size_t needed = fuse_add_direntry(held->request, data + used, held->size - used, entry->d_name,
-                                      &status, telldir(listing->folder));
+    size_t needed = add_name(held, data + used, held->size - used, entry, telldir(listing->folder));
     if (needed > held->size - used)
       break;
     used += needed;
@@ -357,6 +390,7 @@ static void serve(struct held *held) {
     serve_folder(held, fd, true);
     return;
   case CALL_READDIR:
+  case CALL_READDIRPLUS:
     serve_names(held);
     return;
   case CALL_ACCESS:
@@ -463,9 +497,9 @@ static void trigger_look(struct gate *gate) {
 }
 
 static const enum want wants[] = {
-    [CALL_READDIR] = WANT_LIST,   [CALL_GETATTR] = WANT_STAT, [CALL_OPEN] = WANT_READ,
-    [CALL_OPENDIR] = WANT_LIST,   [CALL_ACCESS] = WANT_STAT,  [CALL_GETXATTR] = WANT_READ,
-    [CALL_LISTXATTR] = WANT_READ,
+    [CALL_READDIR] = WANT_LIST,  [CALL_READDIRPLUS] = WANT_LIST, [CALL_GETATTR] = WANT_STAT,
+    [CALL_OPEN] = WANT_READ,     [CALL_OPENDIR] = WANT_LIST,     [CALL_ACCESS] = WANT_STAT,
+    [CALL_GETXATTR] = WANT_READ, [CALL_LISTXATTR] = WANT_READ,
 };
 
 static struct held *held_new(fuse_req_t request, struct node *node, enum call call,
@@ -554,9 +588,10 @@ static void op_access(fuse_req_t request, fuse_ino_t number, int mask) {
   struct node *node = node_of(gate_of(request), number);
   struct fuse_file_info info = {.flags = mask};
   char path[PATH_MAX];
-  /* chdir comes here, too: who enters a folder before it is mounted would stay below the mount. */
-  bool touchable =
-      node_path(node, path, sizeof path) && gate_is_touchable(gate_of(request)->gate, path);
+  /* chdir comes here, too: who enters a folder before it is mounted would stay below the mount. One
+   * above mounts is never mounted itself. */
+  bool touchable = !node->fixed && node_path(node, path, sizeof path) &&
+                   gate_is_touchable(gate_of(request)->gate, path);
   if (is_open_kind(node) && !touchable)
     fuse_reply_err(request, mask & W_OK ? EROFS : 0);
   else
@@ -621,17 +656,27 @@ static void op_release(fuse_req_t request, fuse_ino_t number, struct fuse_file_i
   fuse_reply_err(request, 0);
 }
 
-static void op_readdir(fuse_req_t request, fuse_ino_t number, size_t size, off_t offset,
-                       struct fuse_file_info *info) {
-  struct held *held = held_new(request, node_of(gate_of(request), number), CALL_READDIR, info);
+static void list_names(struct held *held, size_t size, off_t offset) {
   held->size = size;
   held->offset = offset;
-  if (!listing_of(info)->allowed) {
-    ask(held, wants[CALL_READDIR]);
+  if (!listing_of(&held->info)->allowed) {
+    ask(held, wants[held->call]);
     return;
   }
   serve_names(held);
   held_free(held);
+}
+
+static void op_readdir(fuse_req_t request, fuse_ino_t number, size_t size, off_t offset,
+                       struct fuse_file_info *info) {
+  struct node *node = node_of(gate_of(request), number);
+  list_names(held_new(request, node, CALL_READDIR, info), size, offset);
+}
+
+static void op_readdirplus(fuse_req_t request, fuse_ino_t number, size_t size, off_t offset,
+                           struct fuse_file_info *info) {
+  struct node *node = node_of(gate_of(request), number);
+  list_names(held_new(request, node, CALL_READDIRPLUS, info), size, offset);
 }
 
 static void op_releasedir(fuse_req_t request, fuse_ino_t number, struct fuse_file_info *info) {
@@ -748,9 +793,10 @@ static void op_removexattr(fuse_req_t request, fuse_ino_t number, const char *na
 static void op_init(void *context, struct fuse_conn_info *connection) {
   (void)context;
   /* No pipes for the few bytes that pass here; O_TRUNC arrives with its open. */
-  connection->want &= ~(unsigned)(FUSE_CAP_SPLICE_READ | FUSE_CAP_SPLICE_WRITE |
-                                  FUSE_CAP_SPLICE_MOVE | FUSE_CAP_READDIRPLUS);
-  connection->want |= connection->capable & (FUSE_CAP_ATOMIC_O_TRUNC | FUSE_CAP_PARALLEL_DIROPS);
+  connection->want &=
+      ~(unsigned)(FUSE_CAP_SPLICE_READ | FUSE_CAP_SPLICE_WRITE | FUSE_CAP_SPLICE_MOVE);
+  connection->want |= connection->capable & (FUSE_CAP_ATOMIC_O_TRUNC | FUSE_CAP_PARALLEL_DIROPS |
+                                             FUSE_CAP_READDIRPLUS | FUSE_CAP_READDIRPLUS_AUTO);
 }
 
 static const struct fuse_lowlevel_ops operations = {
@@ -772,6 +818,7 @@ static const struct fuse_lowlevel_ops operations = {
     .release = op_release,
     .opendir = op_opendir,
     .readdir = op_readdir,
+    .readdirplus = op_readdirplus,
     .releasedir = op_releasedir,
     .statfs = op_statfs,
     .setxattr = op_setxattr,

@@ -164,8 +164,8 @@ void compile_kernel_files(struct compiler *compiler) {
   }
 }
 
-/* /bin, /lib64 and their like: where the root is empty, every program's loader is found by them.
- * Links elsewhere are repeated when somebody follows them. */
+/* /bin, /lib64 and their like: every program's loader is found by them. Links elsewhere are
+ * repeated, or asked for, when somebody follows them. */
 static void add_root_links(struct compiler *compiler) {
   DIR *root = opendir("/");
   for (struct dirent *entry; root && (entry = readdir(root));) {
@@ -190,7 +190,7 @@ void compile_base(struct compiler *compiler) {
     plan_add(plan, OPERATION_GATE, "/", NULL, "what is not allowed yet is asked for");
   else
     plan_add(plan, OPERATION_ROOT, "/", NULL, "everything is readable, nothing writable");
-  if (plan->gate == GATE_NOTIFY)
+  if (compiler->dynamic)
     add_root_links(compiler);
   for (size_t i = 0; i < ARRAY_SIZE(private_places); i++) {
     if (is_plain_folder(private_places[i].place))
