@@ -126,6 +126,12 @@ static void make_own_folders(const struct host_context *host) {
   (void)file_make_folders(state, 0700);
 }
 
+/* A session that is kept for `exec` gets whatever those are given. */
+static bool gets_files(const struct invocation *invocation) {
+  return invocation_has(invocation, RUN_DETACH) || fd_is_readable_file(0) ||
+         fd_is_readable_file(1) || fd_is_readable_file(2);
+}
+
 static int fill_plan_request(struct run *run, struct plan_request *ret_request,
                              struct sb_error *error) {
   *ret_request = (struct plan_request){
@@ -135,6 +141,7 @@ static int fill_plan_request(struct run *run, struct plan_request *ret_request,
       .command = run->command.items,
       .terminal = terminal_mode_of(run->invocation),
       .overlay_folder = run->overlay_folder,
+      .outside_files = gets_files(run->invocation),
       .for_backend = run->elsewhere,
       .gate = run_choose_gate(run->invocation),
   };

@@ -238,3 +238,10 @@ int fd_reserve_standard(void) {
     }
   }
 }
+
+bool fd_is_readable_file(int fd) {
+  struct stat status;
+  int flags = fcntl(fd, F_GETFL);
+  return flags >= 0 && (flags & O_ACCMODE) == O_RDONLY && fstat(fd, &status) == 0 &&
+         (S_ISREG(status.st_mode) || S_ISBLK(status.st_mode));
+}

@@ -44,6 +44,9 @@ ssize_t fd_receive(int socket, int ret_fds[FD_PASS_LIMIT], void *payload, size_t
  * ours would land on their numbers. 0 or a negative errno. */
 int fd_reserve_standard(void);
 
+/* Is it a file that its holder may read, and could open again for writing by /proc/self/fd? */
+bool fd_is_readable_file(int fd);
+
 /* Closes every descriptor above 2 that is not listed. Raw: no allocation. */
 void fd_close_others(const int *kept, size_t count);
 

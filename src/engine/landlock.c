@@ -77,6 +77,15 @@ struct landlock_plan landlock_plan_new(int abi) {
       .abi = abi, .handled_fs = abis[index].handled_fs, .scoped = abis[index].scoped};
 }
 
+void landlock_skip_files(struct landlock_plan *plan) {
+  if (plan->scoped)
+    plan->handled_fs = 0;
+}
+
+bool landlock_has_domain(const struct landlock_plan *plan) {
+  return plan->handled_fs || plan->scoped;
+}
+
 void landlock_allow(struct landlock_plan *plan, const char *path, enum landlock_use use) {
   uint64_t access = rights_of_use[use] & plan->handled_fs;
   if (!access)
@@ -114,7 +123,7 @@ static int add_rule(int ruleset, const struct landlock_rule *rule) {
 
 int landlock_apply(const struct landlock_plan *plan, const char **ret_failed) {
   *ret_failed = NULL;
-  if (!plan->handled_fs && !plan->scoped)
+  if (!landlock_has_domain(plan))
     return 0;
 
   struct ruleset_attributes attributes = {.handled_fs = plan->handled_fs, .scoped = plan->scoped};

@@ -2,6 +2,7 @@
  * view: it restricts writes, devices, abstract sockets and signals; reads are the mounts' job. */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -30,6 +31,13 @@ enum landlock_use {
  * landlock_apply ignores) for 0, and for 1, which would refuse every rename between folders.
  * A restricted thread can never mount again: not for a workload that runs nested containers. */
 struct landlock_plan landlock_plan_new(int abi);
+
+/* Leaves files alone, where the kernel keeps a domain without them: every open costs a walk to the
+ * root of the tree otherwise. */
+void landlock_skip_files(struct landlock_plan *plan);
+
+/* Whether files, signals or anything else is held: then nothing outside can be traced either. */
+bool landlock_has_domain(const struct landlock_plan *plan);
 void landlock_allow(struct landlock_plan *plan, const char *path, enum landlock_use use);
 void landlock_plan_clear(struct landlock_plan *plan);
 

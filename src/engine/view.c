@@ -417,7 +417,7 @@ static int apply_proc(struct view *view, const struct operation *operation) {
   /* The outer /proc shows processes outside. Only Landlock then keeps the workload from using
    * /proc/PID/root of a process of the same user; without it there is no boundary left. */
   if (result == 0 && view->report->weaker_proc &&
-      (view->plan->landlock.abi == 0 || !view->plan->weaker_nested))
+      (!landlock_has_domain(&view->plan->landlock) || !view->plan->weaker_nested))
     return -EPERM;
   return result;
 }

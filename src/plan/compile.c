@@ -164,11 +164,9 @@ static void plan_landlock(struct compiler *compiler) {
     if (operation->kind == OPERATION_WRITABLE || operation->kind == OPERATION_OVERLAY)
       landlock_allow(landlock, operation->path, LANDLOCK_USE_WRITE);
   }
-  /* The gate refuses writes itself, and says so; and Landlock cannot be widened later. It still
-   * holds what was opened outside, which is not below the session's root. */
   if (compiler->dynamic)
     landlock_allow(landlock, "/", LANDLOCK_USE_WRITE);
-  if (landlock->handled_fs == 0)
+  if (!landlock_has_domain(landlock))
     strv_add(&compiler->plan->warnings,
              "this kernel has no usable Landlock: the second wall behind the mounts is missing; a "
              "redirected file can be reopened for writing");
@@ -191,6 +189,10 @@ static void plan_settings(struct compiler *compiler) {
   plan->gate = compiler->dynamic ? compiler->request->gate : GATE_NONE;
   plan->seccomp.notify = plan->gate == GATE_NOTIFY;
   plan->landlock = landlock_plan_new(landlock_abi());
+  /* The gate refuses writes itself, and says so; and Landlock cannot be widened later. It still
+   * holds what was opened outside, which is not below the session's root. */
+  if (compiler->dynamic && !request->outside_files)
+    landlock_skip_files(&plan->landlock);
   /* What lies in the private tmpfs is memory as well as disk: the smaller limit holds. */
   const struct limits *limits = &compiler->policy->limits;
   unsigned long long megabytes = limits->disk_mb;

@@ -106,6 +106,7 @@ struct plan_request {
   enum terminal_mode terminal;
   enum gate_kind gate;        /* dynamic mode: the trigger to use */
   const char *overlay_folder; /* where overlay uppers of this session live */
+  bool outside_files;         /* the command gets files that its caller opened, now or by `exec` */
   bool for_backend;           /* another engine runs it, and has been asked what it can enforce */
 };
 

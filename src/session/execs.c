@@ -132,8 +132,10 @@ static int to_memory_file(const struct text *text, struct sb_error *error) {
 
 /* ---- requests ---- */
 
-/* A folder would be a way out: openat(0, "..") walks the host. */
-static int check_descriptors(const int fds[3], struct sb_error *error) {
+/* A folder would be a way out: openat(0, "..") walks the host. A file for reading could be opened
+ * again for writing where nothing holds it: see plan_request.outside_files. */
+static int check_descriptors(const struct plan *plan, const int fds[3], struct sb_error *error) {
+  bool held = plan->gate == GATE_NONE || plan->landlock.handled_fs || !plan->landlock.scoped;
   for (int i = 0; i < 3; i++) {
     struct stat status;
     if (fds[i] < 0)
@@ -142,6 +144,12 @@ static int check_descriptors(const int fds[3], struct sb_error *error) {
     if (fstat(fds[i], &status) == 0 && S_ISDIR(status.st_mode)) {
       sb_fail(error, SB_CODE_USAGE, 0, "descriptor %d is a folder", i);
       return sb_hint(error, "redirect it from a file, or from /dev/null");
+    }
+    if (!held && fd_is_readable_file(fds[i])) {
+      sb_fail(error, SB_CODE_USAGE, 0, "descriptor %d is a file that the session could write to",
+              i);
+      return sb_hint(error, "pass it through a pipe, or start the session with 'sandbox run "
+                            "--detach'");
     }
   }
   return 0;
@@ -166,7 +174,7 @@ int execs_request(struct execs *execs, struct engine *engine, const struct reque
   if (describe(engine->plan, request->body, &text, error) < 0)
     return -1;
   bool terminal = json_is_true(json_object_get(request->body, "tty"));
-  if (!terminal && check_descriptors(request->fds, error) < 0)
+  if (!terminal && check_descriptors(engine->plan, request->fds, error) < 0)
     return -1;
   _cleanup_close_ int memory = to_memory_file(&text, error);
   if (memory < 0)

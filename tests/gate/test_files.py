@@ -468,3 +468,41 @@ def test_more_commands_have_the_same_gate(box, gate, ground):
         run = sessions.sandbox(box, "exec", it.sid, "--", files(box), "open", f"{ground}/file")
         assert run.stdout == "open content of the file\n", run
         assert it.asked == [("read", f"{ground}/file")]
+
+
+# ---- files that the caller opened ----
+
+# Opened again by its descriptor, a file lies on the host's own mount, which is writable.
+REOPENED = "(: > /proc/self/fd/0) || echo refused; truncate -s 0 /proc/self/fd/0 || echo refused; cat"
+
+
+def with_file(box, path, words):
+    return box.plain(["sh", "-c", 'file=$1; shift; "$@" <"$file"', "sh", path, *words])
+
+
+def test_a_redirected_file_is_only_read(box, gate):
+    path = box.identity.file(box.home("redirected"), "content\n")
+    outside = with_file(box, path, ["sh", "-c", ": > /proc/self/fd/0"])
+    assert outside.exit == 0 and os.path.getsize(path) == 0  # the control: it can be done
+    box.identity.file(path, "content\n")
+    for mode in (["--mode", "dynamic", "--gate", gate], ["--static"]):
+        inside = with_file(box, path, [box.world.command, "run", *mode, "--", "sh", "-c", REOPENED])
+        assert inside.stdout == "refused\nrefused\ncontent\n", inside
+
+
+def test_a_file_for_exec_is_held_or_refused(box, gate):
+    """Nothing holds files of outside in a session that was started without any."""
+    path = box.identity.file(box.home("redirected"), "content\n")
+    dynamic = ("--mode", "dynamic", "--gate", gate)
+    with sessions.running(box, ["sleep", "60"], *dynamic) as (_, sid):
+        refused = with_file(box, path, [box.world.command, "exec", sid, "--", "sh", "-c", REOPENED])
+        assert refused.exit == 125 and "pipe" in refused.stderr, refused
+        piped = box.plain(["sh", "-c", f'cat "{path}" | "{box.world.command}" exec {sid} -- cat'])
+        assert piped.stdout == "content\n", piped
+    made = sessions.sandbox(box, "run", *dynamic, "--detach")
+    sid = made.stdout.strip()
+    try:
+        inside = with_file(box, path, [box.world.command, "exec", sid, "--", "sh", "-c", REOPENED])
+        assert inside.stdout == "refused\nrefused\ncontent\n", inside
+    finally:
+        sessions.sandbox(box, "kill", "--now", sid)
