@@ -43,7 +43,7 @@ class Session:
 
     def watch(self, **more):
         control = self.connect()
-        assert control.call({"cmd": "cmd.watch", **more}) == {"ok": True}
+        assert control.call({"cmd": "cmd.watch", **more}) == {"ok": True, "asks": True}
         return control
 
     def result(self, timeout=20):

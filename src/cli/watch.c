@@ -206,6 +206,14 @@ static bool is_watched(const struct watch *watch, const char *id) {
   return false;
 }
 
+/* A session that asks nobody has nothing for people to answer; programs get what it tells. */
+static int check_asks(const struct watch *watch, const json_t *reply, struct sb_error *error) {
+  if (watch->json || !json_is_false(json_object_get(reply, "asks")))
+    return 0;
+  sb_fail(error, SB_CODE_CONFLICT, 0, "the session asks nobody: it runs in static mode");
+  return sb_hint(error, "start it in dynamic mode, or use --json to see what it tells");
+}
+
 /* The first answer says whether the session asks at all. */
 static int connect_session(struct watch *watch, const struct registry_entry *entry,
                            struct sb_error *error) {
@@ -219,6 +227,8 @@ static int connect_session(struct watch *watch, const struct registry_entry *ent
                     NULL, 0, error);
   if (result == 0)
     result = client_read(&connection, &reply, error);
+  if (result == 0)
+    result = check_asks(watch, reply, error);
   json_decref(reply);
   if (result < 0)
     client_close(&connection);

@@ -12,6 +12,7 @@
 #include "core/file.h"
 #include "core/json.h"
 #include "core/path.h"
+#include "session/watchers.h"
 
 /* The logs' folder is below a folder "sandbox", which this usually is. */
 static char *in_memory(const struct host_context *host) {
@@ -107,25 +108,35 @@ void events_end(struct monitor *monitor) {
   monitor->audit = NULL;
 }
 
+int events_write(struct monitor *monitor, const char *event, json_t *fields,
+                 struct sb_error *error) {
+  int result = 0;
+  if (monitor->audit)
+    result = audit_write(monitor->audit, event, json_incref(fields), error);
+  if (monitor->audit && result == 0)
+    watchers_tell(monitor, event, fields);
+  json_decref(fields);
+  return result;
+}
+
 int events_exec(struct monitor *monitor, const json_t *request, struct sb_error *error) {
   static const char *const keys[] = {"argv", "argv_b64", "cwd", "cwd_b64"};
   json_t *fields = json_object();
   for (size_t i = 0; i < ARRAY_SIZE(keys); i++)
     if (json_object_get(request, keys[i]))
       json_object_set(fields, keys[i], json_object_get(request, keys[i]));
-  return audit_write(monitor->audit, "exec", fields, error);
+  return events_write(monitor, "exec", fields, error);
 }
 
 int events_kill(struct monitor *monitor, bool now, struct sb_error *error) {
-  return audit_write(monitor->audit, "kill", json_pack("{s:b}", "now", now), error);
+  return events_write(monitor, "kill", json_pack("{s:b}", "now", now), error);
 }
 
 void events_limit(struct monitor *monitor, const char *limit, const char *value,
                   const char *enforcer) {
   _cleanup_error_ struct sb_error error = {0};
-  if (monitor->audit)
-    (void)audit_write(
-        monitor->audit, "limit",
-        json_pack("{s:s, s:s, s:s}", "limit", limit, "value", value, "enforced_by", enforcer),
-        &error);
+  (void)events_write(
+      monitor, "limit",
+      json_pack("{s:s, s:s, s:s}", "limit", limit, "value", value, "enforced_by", enforcer),
+      &error);
 }

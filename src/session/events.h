@@ -26,6 +26,11 @@ void events_close(struct audit *audit, const struct session_result *result);
 int events_start(struct monitor *monitor, struct sb_error *error);
 void events_end(struct monitor *monitor);
 
+/* Writes a line of the log and tells those who watch. Steals `fields`; without a log it is nothing.
+ */
+int events_write(struct monitor *monitor, const char *event, json_t *fields,
+                 struct sb_error *error);
+
 /* A client asks for a command inside, or for the end of the session. */
 int events_exec(struct monitor *monitor, const json_t *request, struct sb_error *error);
 int events_kill(struct monitor *monitor, bool now, struct sb_error *error);

@@ -15,6 +15,7 @@
 #include "core/cleanup.h"
 #include "core/json.h"
 #include "net/relay.h"
+#include "session/events.h"
 #include "session/monitor.h"
 #include "session/sockets.h"
 
@@ -150,11 +151,7 @@ static void record(struct monitor *monitor, const struct link_message *message) 
   _cleanup_error_ struct sb_error error = {0};
   json_t *fields = message_fields(message);
   json_object_set_new(fields, "decision", json_string("allow"));
-  int result = 0;
-  if (monitor->audit)
-    result = audit_write(monitor->audit, "net", fields, &error);
-  else
-    json_decref(fields);
+  int result = events_write(monitor, "net", fields, &error);
   answer(monitor, message->id, result == 0, "");
 }
 
@@ -289,8 +286,8 @@ static void note_figures(struct monitor *monitor) {
   _cleanup_error_ struct sb_error error = {0};
   json_t *figures = network_to_json(&monitor->network);
   monitor->result->network = json_incref(figures);
-  if (monitor->audit && was_used(monitor->network.ledger))
-    (void)audit_write(monitor->audit, "net.summary", figures, &error);
+  if (was_used(monitor->network.ledger))
+    (void)events_write(monitor, "net.summary", figures, &error);
   else
     json_decref(figures);
 }

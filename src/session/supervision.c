@@ -69,11 +69,11 @@ void supervision_watch(const struct monitor *monitor, struct pollfd *watched) {
 
 void supervision_step(struct monitor *monitor, const struct pollfd *watched) {
   struct supervision *supervision = &monitor->supervision;
+  watchers_send_stats(monitor);
   if (!supervision->decisions)
     return;
   prompt_step(supervision->prompt, watched);
   decisions_tick(supervision->decisions);
-  watchers_send_stats(monitor);
 }
 
 static uint64_t sooner(uint64_t first, uint64_t second) {
@@ -82,11 +82,11 @@ static uint64_t sooner(uint64_t first, uint64_t second) {
 
 uint64_t supervision_next_step(const struct monitor *monitor) {
   const struct supervision *supervision = &monitor->supervision;
+  uint64_t next = watchers_next_stats(monitor);
   if (!supervision->decisions)
-    return 0;
-  uint64_t next = decisions_next_tick(supervision->decisions);
-  next = sooner(next, prompt_next_step(supervision->prompt));
-  return sooner(next, watchers_next_stats(monitor));
+    return next;
+  next = sooner(next, decisions_next_tick(supervision->decisions));
+  return sooner(next, prompt_next_step(supervision->prompt));
 }
 
 void supervision_redraw(struct monitor *monitor) {

@@ -54,6 +54,11 @@ static void on_audited(void *context, const char *event, const json_t *fields) {
   control_send(watcher->client, message, watcher->tag, NULL, 0);
 }
 
+void watchers_tell(struct monitor *monitor, const char *event, const json_t *fields) {
+  for (size_t i = 0; i < monitor->supervision.watcher_count; i++)
+    on_audited(monitor->supervision.watchers[i], event, fields);
+}
+
 void watchers_send_stats(struct monitor *monitor) {
   uint64_t now = monotonic_ns();
   for (size_t i = 0; i < monitor->supervision.watcher_count; i++) {
@@ -82,7 +87,8 @@ static void remove_at(struct monitor *monitor, size_t index) {
   struct supervision *supervision = &monitor->supervision;
   struct watcher *watcher = supervision->watchers[index];
   supervision->watchers[index] = supervision->watchers[--supervision->watcher_count];
-  decisions_remove_supervisor(supervision->decisions, &watcher->supervisor);
+  if (supervision->decisions)
+    decisions_remove_supervisor(supervision->decisions, &watcher->supervisor);
   json_decref(watcher->tag);
   free(watcher);
 }
@@ -115,12 +121,11 @@ static json_t *ok(void) {
   return json_pack("{s:b}", "ok", 1);
 }
 
-/* The answer comes first, then what waits already, as events. */
+/* The answer comes first, then what waits already, as events. In static mode nothing ever waits,
+ * but commands, limits and figures are told just the same. */
 json_t *on_watch(void *context, const struct request *request, struct sb_error *error) {
   struct monitor *monitor = context;
   struct supervision *supervision = &monitor->supervision;
-  if (!need_decisions(monitor, error))
-    return NULL;
   for (size_t i = 0; i < supervision->watcher_count; i++) {
     if (supervision->watchers[i]->client == request->client) {
       sb_fail(error, SB_CODE_CONFLICT, 0, "this connection watches already");
@@ -138,10 +143,13 @@ json_t *on_watch(void *context, const struct request *request, struct sb_error *
       .audited = on_audited,
       .context = watcher,
   };
-  control_send(request->client, ok(), watcher->tag, NULL, 0);
+  json_t *answer = ok();
+  json_object_set_new(answer, "asks", json_boolean(supervision->decisions));
+  control_send(request->client, answer, watcher->tag, NULL, 0);
   ARRAY_GROW(supervision->watchers, supervision->watcher_count);
   supervision->watchers[supervision->watcher_count++] = watcher;
-  decisions_add_supervisor(supervision->decisions, &watcher->supervisor);
+  if (supervision->decisions)
+    decisions_add_supervisor(supervision->decisions, &watcher->supervisor);
   return NULL;
 }
 

@@ -4,6 +4,7 @@ import base64
 import json
 import os
 import pathlib
+import select
 import signal
 import socket
 import subprocess
@@ -12,7 +13,8 @@ import time
 
 import pytest
 
-from dynamic import (answer, asking, audit_lines, ground, next_event, question, run, write_policy)
+from dynamic import (Watcher, answer, asking, audit_lines, ground, next_event, question, run,
+                     write_policy)
 from sessions import eventually, listed, sandbox
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -634,6 +636,31 @@ def test_static_session_asks_nobody(box):
     with asking_static(box) as sid:
         result = sandbox(box, "watch", sid)
         assert result.exit == 125 and "asks nobody" in result.stderr, result
+
+
+@once
+def test_static_session_tells_what_happens(box):
+    """Nobody is asked, but commands, figures and the end can be followed."""
+    with asking_static(box) as sid, Watcher(box, sid) as control:
+        assert control.call({"cmd": "cmd.watch", "stats": True, "tag": 7}) == \
+            {"ok": True, "asks": False, "tag": 7}
+        assert next_event(control, "event.stats")["sid"] == sid
+        assert "static mode" in answer(control, {"cmd": "cmd.approve", "id": "x"})["error"]["message"]
+        assert sandbox(box, "exec", sid, "--", "echo", "first").exit == 0
+        told = next_event(control, "event.audit")
+        assert (told["kind"], told["argv"], told["tag"]) == ("exec", ["echo", "first"], 7), told
+        viewer = box.popen([box.world.command, "watch", "--json", sid], stdout=subprocess.PIPE,
+                           stdin=subprocess.DEVNULL)
+        assert eventually(lambda: sandbox(box, "exec", sid, "--", "true").exit == 0 and
+                          select.select([viewer.stdout], [], [], 0.2)[0], 20)
+        assert sandbox(box, "kill", sid).exit == 0
+        lines = [json.loads(line) for line in viewer.communicate(timeout=20)[0].splitlines()]
+        assert viewer.returncode == 0, lines
+        assert {(line["sid"], line["event"]) for line in lines} == {(sid, "event.audit")}
+        assert [line["kind"] for line in lines][-2:] == ["exec", "kill"], lines
+        while (told := next_event(control, "event.audit"))["kind"] != "kill":
+            assert told["kind"] == "exec", told
+        assert eventually(lambda: sid not in str(listed(box)))
 
 
 def asking_static(box):
