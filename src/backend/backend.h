@@ -171,6 +171,7 @@ struct backend {
   /* NULL: the generic runner executes what `wrap` gave (signals, time limit, capture, end_argv). */
   int (*run)(const struct backend_request *request, struct session_result *ret_result,
              struct sb_error *error);
+  bool keeps_log; /* `run` records start and end in the audit log itself */
 };
 
 /* In the order of preference; ends with NULL. */

@@ -585,8 +585,8 @@ int backend_run(const struct backend *backend, const struct backend_request *req
       .listener = request->listener,
       .listener_context = request->listener_context,
   };
-  struct audit *audit;
-  if (events_open(&subject, &audit, error) < 0)
+  struct audit *audit = NULL;
+  if (!backend->keeps_log && events_open(&subject, &audit, error) < 0)
     return -1;
   int result = backend->run ? backend->run(request, ret_result, error)
                             : backend_run_wrapped(backend, request, ret_result, error);

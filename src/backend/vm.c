@@ -269,6 +269,8 @@ static int run_session(struct vm *vm, struct session_result *ret_result, struct 
       .terminal = request->terminal,
       .session_id = request->session_id,
       .mode = "static",
+      .backend = vm_backend.name,
+      .command = &request->plan->arguments,
       .limits = &vm->limits,
       .best_effort_limits = request->weaken,
       .capture = request->capture,
@@ -395,4 +397,5 @@ const struct backend vm_backend = {
     .probe = probe,
     .wrap = wrap,
     .run = run,
+    .keeps_log = true,
 };

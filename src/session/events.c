@@ -95,8 +95,8 @@ int events_start(struct monitor *monitor, struct sb_error *error) {
       .host = request->host,
       .session_id = request->session_id,
       .mode = request->mode,
-      .backend = "native",
-      .command = request->idle ? NULL : &request->plan->arguments,
+      .backend = request->backend ? request->backend : "native",
+      .command = request->idle ? NULL : session_command(request),
       .listener = request->listener,
       .listener_context = request->listener_context,
   };

@@ -482,6 +482,10 @@ static void client_gone(void *context, struct client *client) {
   supervision_client_gone(monitor, client);
 }
 
+const struct strv *session_command(const struct session_request *request) {
+  return request->command ? request->command : &request->plan->arguments;
+}
+
 static json_t *session_state(const struct session_request *request) {
   struct timespec now;
   clock_gettime(CLOCK_REALTIME, &now);
@@ -489,10 +493,10 @@ static json_t *session_state(const struct session_request *request) {
                             request->session_id, "pid", (int)getpid(), "started",
                             (double)now.tv_sec + (double)now.tv_nsec / 1e9, "mode", request->mode,
                             "detached", request->idle);
+  const struct strv *command = session_command(request);
   json_object_set_new(state, "command",
                       request->idle ? json_null()
-                                    : json_string_array(request->plan->arguments.items,
-                                                        request->plan->arguments.count));
+                                    : json_string_array(command->items, command->count));
   json_set_path(state, "project", request->host->project);
   return state;
 }

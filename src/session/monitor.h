@@ -60,6 +60,9 @@ void monitor_terminate(struct monitor *monitor, uint64_t grace_ns);
 /* Says something to the user: at once, or at the end if a program has the terminal. */
 void monitor_warn(struct monitor *monitor, const char *text);
 
+/* What the session runs, as its user wrote it. */
+const struct strv *session_command(const struct session_request *request);
+
 /* The answer to cmd.stats. */
 json_t *monitor_stats_json(struct monitor *monitor);
 

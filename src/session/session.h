@@ -52,9 +52,11 @@ struct session_request {
   enum terminal_mode terminal;
   const char *session_id;
   const char *mode;
-  struct policy *policy; /* decides about what the plan leaves open; NULL: nothing is asked */
-  bool learns;           /* reads are recorded, not asked about */
-  bool supervised;       /* questions wait for a supervisor even while there is none */
+  const char *backend;        /* in the audit log; NULL: native */
+  const struct strv *command; /* in the audit log and `ps`, if it is not the plan's */
+  struct policy *policy;      /* decides about what the plan leaves open; NULL: nothing is asked */
+  bool learns;                /* reads are recorded, not asked about */
+  bool supervised;            /* questions wait for a supervisor even while there is none */
   const struct limit_set *limits;
   bool best_effort_limits;    /* require: preferred */
   bool idle;                  /* no workload: wait for `exec` until ended */

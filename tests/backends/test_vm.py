@@ -100,6 +100,11 @@ def test_limits_json_and_large_output(world, boxed):
                         stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     out, err = process.communicate(timeout=TIMEOUT)
     answer = json.loads(out)
+    log = box.plain([box.world.command, "audit", "--json", answer["sid"]])
+    lines = [json.loads(line) for line in log.stdout.splitlines()]
+    assert [line["event"] for line in lines if line["event"].startswith("session.")] == \
+        ["session.start", "session.end"], lines
+    assert (lines[0]["backend"], lines[0]["command"]) == ("vm", sh(script)), lines[0]
     assert answer["backend"] == "vm" and answer["resourceUsage"]["wallTime"] > 0
     if world.root:
         assert answer["limits"]["cpu"]["enforcedBy"].startswith("cgroup"), answer["limits"]
