@@ -75,13 +75,19 @@ static bool write_map(const char *path, const char *text) {
   return fd >= 0 && write(fd, text, strlen(text)) >= 0;
 }
 
+struct ids {
+  uid_t user;
+  gid_t group;
+};
+
 /* A plain user's own ids, so that files can be made in a tmpfs of the session. */
-static bool map_ids(void) {
-  char map[64];
-  snprintf(map, sizeof map, "%d %d 1", NOBODY, NOBODY);
-  return geteuid() == 0 ||
-         (write_map("/proc/self/setgroups", "deny") && write_map("/proc/self/uid_map", map) &&
-          write_map("/proc/self/gid_map", map));
+static bool map_ids(struct ids self) {
+  char users[64], groups[64];
+  snprintf(users, sizeof users, "%u %u 1", self.user, self.user);
+  snprintf(groups, sizeof groups, "%u %u 1", self.group, self.group);
+  return self.user == 0 ||
+         (write_map("/proc/self/setgroups", "deny") && write_map("/proc/self/uid_map", users) &&
+          write_map("/proc/self/gid_map", groups));
 }
 
 static bool mount_private(const struct trial *trial) {
@@ -93,11 +99,11 @@ static bool mount_private(const struct trial *trial) {
 
 /* Pid 1 of the session: starts the body, reaps, and passes the body's status on. */
 static _Noreturn void be_init(const struct trial *trial, const struct limit_group *group,
-                              int result) {
+                              struct ids self, int result) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (limit_group_enter(group) < 0)
     _exit(98);
-  if (!map_ids() || !mount_private(trial))
+  if (!map_ids(self) || !mount_private(trial))
     _exit(97);
   pid_t body = fork();
   if (body == 0)
@@ -122,9 +128,11 @@ static pid_t start_session(const struct trial *trial, const struct limit_group *
       .cgroup = clone_fd >= 0 ? (unsigned)clone_fd : 0,
       .exit_signal = SIGCHLD,
   };
+  /* Inside, nobody has an id before the map is written. */
+  struct ids self = {geteuid(), getegid()};
   pid_t pid = (pid_t)syscall(SYS_clone3, &arguments, sizeof arguments);
   if (pid == 0)
-    be_init(trial, group, result);
+    be_init(trial, group, self, result);
   assert_true(pid > 0);
   return pid;
 }
