@@ -178,10 +178,26 @@ static int map_ids(pid_t pid) {
   return result < 0 ? result : write_single_map(pid, "gid_map", getegid());
 }
 
+#define EXITING 0x4 /* the kernel's PF_EXITING */
+
+/* On its way out: a process gives up its memory, and with it its files in /proc become root's, some
+ * time before anybody can wait for it. */
+static bool is_exiting(pid_t pid) {
+  char path[32];
+  unsigned flags = 0;
+  _cleanup_free_ char *line = NULL;
+  snprintf(path, sizeof path, "/proc/%d/stat", pid);
+  if (file_read_at(AT_FDCWD, path, 4096, &line, NULL) < 0)
+    return false;
+  const char *rest = strrchr(line, ')'); /* the name before it may hold anything */
+  return rest && sscanf(rest, ") %*c %*d %*d %*d %*d %*d %u", &flags) == 1 && (flags & EXITING);
+}
+
 /* Its status stays for who waits for it. */
 static bool has_died(pid_t init) {
   siginfo_t info = {0};
-  return waitid(P_PID, (id_t)init, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == init;
+  return is_exiting(init) || (waitid(P_PID, (id_t)init, &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+                              info.si_pid == init);
 }
 
 int engine_map_identity(struct engine *engine, struct sb_error *error) {
