@@ -11,6 +11,8 @@ import socket
 import subprocess
 import time
 
+import harness
+
 
 def sandbox(box, *words, **more):
     return box.plain([box.world.command, *words], **more)
@@ -22,7 +24,7 @@ def listed(box):
 
 def eventually(check, wait=5.0):
     """The first true answer, or the last one after that many seconds."""
-    end = time.monotonic() + wait
+    end = time.monotonic() + wait * harness.SLOWNESS
     while True:
         answer = check()
         if answer or time.monotonic() > end:
@@ -33,7 +35,7 @@ def eventually(check, wait=5.0):
 def end_group(process):
     if process.poll() is None:
         os.killpg(process.pid, signal.SIGKILL)
-    process.wait(5)
+    process.wait(harness.TIMEOUT)
     for stream in (process.stdin, process.stdout, process.stderr):
         if stream:
             stream.close()
@@ -89,7 +91,7 @@ class Control:
 
     def __init__(self, box, sid):
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.socket.settimeout(10)
+        self.socket.settimeout(harness.TIMEOUT)
         self.socket.connect(os.path.join(box.identity.runtime, "sandbox", sid, "control.sock"))
         self.lines = self.socket.makefile("rb")
         self.hello = self.read()

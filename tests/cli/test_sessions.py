@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from harness import Box, children, command_line
+from harness import TIMEOUT, Box, children, command_line
 from sessions import eventually, idle, listed, monitor_of, processes_of, running, sandbox
 
 ID = re.compile(r"[a-km-np-z2-9]{8}")
@@ -86,7 +86,7 @@ def test_kill_reaches_a_stopped_session(box):
     with running(box, ["sleep", "30"]) as (process, sid):
         os.kill(process.pid, signal.SIGSTOP)
         assert sandbox(box, "kill", sid).exit == 0
-        assert process.wait(5) == 137
+        assert process.wait(TIMEOUT) == 137
 
 
 # ---- names ----
@@ -189,7 +189,7 @@ def test_kill_asks_every_command_of_the_session(box):
                             stdout=subprocess.PIPE, stdin=subprocess.DEVNULL)
         assert process.stdout.readline() == b"ready\n"
         assert sandbox(box, "kill", sid).exit == 0
-        process.wait(2)
+        process.wait(TIMEOUT)
         process.stdout.close()
     with open(box.path("goodbye")) as source:
         assert source.read() == "said goodbye\n"
@@ -205,7 +205,7 @@ def test_nothing_is_left_when_kill_returns(box):
             left = set(os.listdir(os.path.join(box.identity.runtime, "sandbox")))
             assert left <= {"placeholders"}, left  # stands, empty, where there is no home
         # The monitor hangs up as its last act, and is gone a moment later.
-        assert eventually(lambda: set(children()) <= before, wait=0.5)
+        assert eventually(lambda: set(children()) <= before)
 
 
 def test_kill_all(box):
@@ -346,7 +346,7 @@ def test_stats_interval_out_of_range(box, interval):
 def test_next_command_cleans_up_after_a_crash(box, next_command):
     with running(box, ["sleep", "30"]) as (process, sid):
         os.kill(process.pid, signal.SIGKILL)
-        process.wait(2)
+        process.wait(TIMEOUT)
         folder = os.path.join(box.identity.runtime, "sandbox", sid)
         assert os.path.isdir(folder), "nothing was left: nothing to clean"
         result = sandbox(box, *next_command)

@@ -9,11 +9,12 @@ import time
 
 import pytest
 
-from harness import LeakCheck, children, command_line, mounts_below
+from harness import SLOWNESS, TIMEOUT, LeakCheck, children, command_line, mounts_below
 
-MOMENTS = 34  # for each of three targets and two identities: more than 200
+# For each of three targets and two identities: more than 200.
+MOMENTS = 34 if SLOWNESS == 1 else 8
 SLOW_BUILD = bool(os.environ.get("SANDBOX_SANITIZED"))
-WINDOW = 0.2 if SLOW_BUILD else 0.015  # seconds after the start
+WINDOW = 0.2 if SLOW_BUILD or SLOWNESS > 1 else 0.015  # seconds after the start
 
 
 def child_of(pid):
@@ -24,7 +25,7 @@ def child_of(pid):
         return None
 
 
-def find(process, target, wait=2.0):
+def find(process, target, wait=TIMEOUT):
     """The pid to kill: of the monitor, of the session's init, or of the command."""
     depth = ("monitor", "init", "workload").index(target)
     end = time.monotonic() + wait
@@ -44,7 +45,7 @@ def kill(pid, number=signal.SIGKILL):
         pass
 
 
-def nothing_runs(before, wait=1.0):
+def nothing_runs(before, wait=1.0 * SLOWNESS):
     """No process of the session after at most a second."""
     end = time.monotonic() + wait
     while True:
@@ -76,7 +77,7 @@ def test_killed_at_any_moment(box, target):
         pid = find(process, target)
         assert pid, f"no {target}: {process.poll()} {process.stderr.read()}"
         kill(pid)
-        status = process.wait(5)
+        status = process.wait(TIMEOUT)
         error = process.stderr.read().decode()
         process.stderr.close()
         statuses[status] = statuses.get(status, 0) + 1
@@ -101,7 +102,7 @@ def test_monitor_killed_while_the_command_runs(box):
     before = set(children())
     process = running(box, ["sh", "-c", "setsid sleep 30 & sleep 30 & wait"])
     kill(process.pid)
-    process.wait(5)
+    process.wait(TIMEOUT)
     assert not nothing_runs(before)
     assert os.path.isdir(box.path(".devcontainer")), "no placeholder left: nothing to recover"
     recover(box)
@@ -114,7 +115,7 @@ def test_monitor_stopped_then_killed(box):
     time.sleep(0.05)
     assert command_line(find(process, "workload")), "the command goes on while the monitor is stopped"
     kill(process.pid)
-    process.wait(5)
+    process.wait(TIMEOUT)
     assert not nothing_runs(before)
     recover(box)
 
@@ -123,7 +124,7 @@ def test_init_killed(box):
     before = set(children())
     process = running(box, ["sh", "-c", "setsid sleep 30 & sleep 30"])
     kill(find(process, "init"))
-    assert process.wait(5) == 137
+    assert process.wait(TIMEOUT) == 137
     assert not nothing_runs(before)
     assert not os.path.exists(box.path(".devcontainer")), "a living monitor tidies up by itself"
 
@@ -135,7 +136,7 @@ def test_init_stopped_is_no_way_to_stay(box):
     process.terminate()
     time.sleep(0.1)
     kill(process.pid)
-    process.wait(5)
+    process.wait(TIMEOUT)
     left = nothing_runs(before, 0.3)
     # A stopped init cannot see the monitor's end. It holds no power, and ends when it goes on.
     for pid in left:
@@ -147,7 +148,7 @@ def test_init_stopped_is_no_way_to_stay(box):
 def test_command_killed(box):
     process = running(box)
     kill(find(process, "workload"))
-    assert process.wait(5) == 137
+    assert process.wait(TIMEOUT) == 137
 
 
 LAUNCHER = """
@@ -202,7 +203,7 @@ def test_signal_in_the_middle_of_the_start(box):
         process = box.start(["sleep", "30"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
         time.sleep(random.uniform(0.002, WINDOW))
         process.terminate()
-        status = process.wait(5)
+        status = process.wait(TIMEOUT)
         process.stderr.close()
         assert status in (143, -signal.SIGTERM), status
         assert not nothing_runs(before)
@@ -213,7 +214,7 @@ def test_recovery_spares_what_somebody_used(box):
     """A placeholder that got a content after a crash is nobody's to remove."""
     process = running(box)
     kill(process.pid)
-    process.wait(5)
+    process.wait(TIMEOUT)
     os.chmod(box.path(".devcontainer"), 0o755)
     box.identity.file(box.path(".devcontainer/mine"), "x")
     recover_result = box.run(["true"])

@@ -4,6 +4,7 @@ Whatever happens, no QEMU and no temporary file may outlive the caller.
 """
 
 import dataclasses
+import os
 import pathlib
 import shutil
 import subprocess
@@ -38,6 +39,7 @@ class Result:
     seconds: float
     left: int
     log: pathlib.Path
+    processor: float = 0.0  # seconds of this machine's processors: says more than time if it is busy
 
     def passed(self):
         return self.status == 0 and self.left == 0
@@ -81,12 +83,15 @@ class Guest:
         self.show = show
         self.process = None
         self.stopped = None
+        self.used = []  # processor time when each job began, and at the end
 
     def run(self, jobs):
-        """Returns the results of the jobs, why the guest did not finish if so, and the seconds."""
+        """Returns the results of the jobs, why the guest did not finish if so, and the seconds: by
+        the clock and of the processors."""
         started = time.monotonic()
         results = self.run_jobs(jobs)
-        return results, self.problem(), time.monotonic() - started
+        return (results, self.problem(), time.monotonic() - started,
+                self.used[-1] if self.used else 0.0)
 
     def run_jobs(self, jobs):
         with tempfile.TemporaryDirectory(prefix="run-", dir=self.machine.cache) as name:
@@ -131,7 +136,11 @@ class Guest:
         limit.start()
         try:
             for line in self.process.stdout:
-                self.show(line.decode(errors="replace").rstrip("\r\n"))
+                line = line.decode(errors="replace").rstrip("\r\n")
+                if line == "==" or line.startswith("== "):  # the next job, or none any more
+                    self.used.append(processor_seconds(self.process.pid))
+                if line != "==":
+                    self.show(line)
             self.process.wait()
         finally:
             limit.cancel()
@@ -167,7 +176,9 @@ class Guest:
         for line in (control / "results").read_text().splitlines():
             name, user, status, milliseconds, left, log = line.split("\t")
             log = self.machine.results / self.kernel.version / f"{log}.log"
-            results.append(Result(name, user, int(status), int(milliseconds) / 1000, int(left), log))
+            used = self.used[len(results):len(results) + 2]
+            results.append(Result(name, user, int(status), int(milliseconds) / 1000, int(left), log,
+                                  used[-1] - used[0] if used else 0.0))
         return results
 
     def problem(self):
@@ -179,6 +190,15 @@ class Guest:
             return (kept / "failed").read_text().strip()
         last = (kept / "console.log").read_text(errors="replace").strip().splitlines()[-5:]
         return "\n".join([self.stopped or "the guest ended early; its last words:", *last])
+
+
+def processor_seconds(pid):
+    """What a process has used so far, of user and system time; 0 if it is gone."""
+    try:
+        fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def escaped(path):
