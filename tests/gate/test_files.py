@@ -381,6 +381,31 @@ def test_secrets_below_an_approved_folder_stay_hidden(box, gate):
     assert inside.stdout == "harmless\n" and box.canary not in inside.stderr, (inside, asked)
 
 
+def test_second_names_of_secrets_stay_hidden(box, gate, ground):
+    """A hard link in a folder that is allowed as a whole. The control: outside it can be read."""
+    os.link(box.home(".ssh/id_rsa"), f"{ground}/sub/innocent")
+    assert box.canary in box.plain(["/bin/cat", f"{ground}/sub/innocent"]).stdout
+    script = f"cat {ground}/file; cat {ground}/sub/below; cat {ground}/sub/innocent"
+    inside, asked = gates.run(box, gate, ["/bin/sh", "-c", script],
+                              lambda event: gates.approve(tree=ground))
+    assert inside.stdout == "content of the file\ncontent below\n", (inside, asked)
+    assert "denied" in inside.stderr and box.canary not in inside.stderr
+    assert len(asked) == 1, "not one mount"
+
+
+@pytest.mark.skipif(not gates.LONG, reason="fifty thousand files: only with SANDBOX_TEST_LONG=1")
+def test_second_names_in_a_folder_too_large_to_search(box, gate, ground):
+    """Its files are granted one by one."""
+    os.link(box.home(".ssh/id_rsa"), f"{ground}/sub/innocent")
+    for number in range(50001):
+        os.mknod(f"{ground}/sub/{number}")
+    script = f"cat {ground}/file; cat {ground}/sub/below; cat {ground}/sub/innocent"
+    inside, asked = gates.run(box, gate, ["/bin/sh", "-c", script],
+                              lambda event: gates.approve(tree=ground))
+    assert inside.stdout == "content of the file\ncontent below\n", (inside, asked)
+    assert box.canary not in inside.stderr
+
+
 # ---- once ----
 
 
