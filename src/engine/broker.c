@@ -5,9 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <linux/capability.h>
 #include <linux/openat2.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -21,7 +19,7 @@
 
 #include "core/cleanup.h"
 #include "core/file.h"
-#include "engine/caps.h"
+#include "engine/mounts.h"
 
 /* One packet: this, the path, then the masks, each string with its NUL. */
 struct packet_header {
@@ -32,13 +30,9 @@ struct packet_header {
 
 /* ---- the broker's own side ---- */
 
-enum where { IN_OWN, IN_SESSION };
-
 struct state {
   int channel;
-  int own_ns, session_ns; /* mount namespaces */
-  enum where where;
-  int staging; /* a tmpfs in our own namespace that holds what masks are made of; -1: not yet */
+  struct powers powers;
 };
 
 static void answer(const struct state *state, int result, int fd) {
@@ -46,98 +40,36 @@ static void answer(const struct state *state, int result, int fd) {
   (void)fd_send(state->channel, &fd, fd >= 0 ? 1 : 0, &value, sizeof value);
 }
 
-/* Both namespaces' roots are where setns leaves us. */
-static int go(struct state *state, enum where where) {
-  if (state->where == where)
-    return 0;
-  if (setns(where == IN_OWN ? state->own_ns : state->session_ns, CLONE_NEWNS) < 0)
-    return -errno;
-  state->where = where;
-  return 0;
-}
-
-static int open_here(const char *path) {
-  struct open_how how = {.flags = O_PATH | O_CLOEXEC | O_NOFOLLOW,
-                         .resolve = RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS};
-  int fd = (int)syscall(SYS_openat2, AT_FDCWD, path, &how, sizeof how);
-  return fd < 0 ? -errno : fd;
-}
-
-static int clone_object(int fd, const char *name, unsigned flags) {
-  int tree = open_tree(fd, name, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH | flags);
-  return tree < 0 ? -errno : tree;
-}
-
-static int set_attributes(int tree, uint64_t attributes, unsigned flags) {
-  struct mount_attr change = {.attr_set = attributes, .propagation = MS_PRIVATE};
-  return mount_setattr(tree, "", AT_EMPTY_PATH | flags, &change, sizeof change) < 0 ? -errno : 0;
-}
-
-static int attach(int tree, int target) {
-  return move_mount(tree, "", target, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH) < 0
-             ? -errno
-             : 0;
-}
-
-/* An empty folder and an empty file that nobody may open, over a place of our own namespace that is
- * never granted: the kernel clones attached mounts only. */
-static int make_staging(struct state *state) {
-  if (state->staging >= 0)
-    return 0;
-  _cleanup_close_ int context = fsopen("tmpfs", FSOPEN_CLOEXEC);
-  if (context < 0 || fsconfig(context, FSCONFIG_SET_STRING, "mode", "0700", 0) < 0 ||
-      fsconfig(context, FSCONFIG_CMD_CREATE, NULL, NULL, 0) < 0)
-    return -errno;
-  _cleanup_close_ int mount =
-      fsmount(context, FSMOUNT_CLOEXEC, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC);
-  _cleanup_close_ int target = open_here("/sys");
-  if (mount < 0 || target < 0 || attach(mount, target) < 0 || mkdirat(mount, "folder", 0) < 0 ||
-      mknodat(mount, "file", S_IFREG, 0) < 0)
-    return -errno;
-  int result = set_attributes(mount, MOUNT_ATTR_RDONLY, 0);
-  if (result == 0)
-    state->staging = steal_fd(&mount);
-  return result;
-}
-
-/* A detached mask that fits the object; clones of the sealed staging area are sealed. */
-static int new_mask(struct state *state, int target) {
-  struct stat status;
-  if (fstat(target, &status) < 0)
-    return -errno;
-  return clone_object(state->staging, S_ISDIR(status.st_mode) ? "folder" : "file", 0);
-}
-
 /* Masks stay in our own namespace: whatever is cloned from there later carries them along. */
 static int mask_own(struct state *state, const char *path) {
-  int result = make_staging(state);
+  int result = powers_stage(&state->powers);
   if (result < 0)
     return result;
-  _cleanup_close_ int target = open_here(path);
+  _cleanup_close_ int target = mounts_open(path);
   if (target == -ENOENT || target == -ENOTDIR)
     return 0; /* gone meanwhile */
   if (target < 0)
     return target;
   struct statx object, staging;
   if (statx(target, "", AT_EMPTY_PATH, STATX_INO, &object) < 0 ||
-      statx(state->staging, "", AT_EMPTY_PATH, STATX_INO, &staging) < 0)
+      statx(state->powers.staging, "", AT_EMPTY_PATH, STATX_INO, &staging) < 0)
     return -errno;
   if (object.stx_dev_major == staging.stx_dev_major &&
       object.stx_dev_minor == staging.stx_dev_minor)
     return 0; /* masked already */
-  _cleanup_close_ int mask = new_mask(state, target);
-  return mask < 0 ? mask : attach(mask, target);
+  _cleanup_close_ int mask = powers_new_mask(&state->powers, target);
+  return mask < 0 ? mask : mounts_attach(mask, target);
 }
 
 /* Opens the object in our own namespace, and makes sure that it is the one that was shown. */
 static int open_approved(struct state *state, const struct packet_header *header,
                          const char *path) {
-  int result = go(state, IN_OWN);
+  int result = powers_go(&state->powers, IN_OWN);
   if (result < 0)
     return result;
   if (header->flags & BROKER_UNMASK)
     (void)umount2(path, MNT_DETACH | UMOUNT_NOFOLLOW);
-  int object = open_here(path);
+  int object = mounts_open(path);
   struct stat status;
   if (object < 0)
     return object;
@@ -159,12 +91,12 @@ static int clone_approved(struct state *state, const struct packet_header *heade
       return result;
     masks += strlen(masks) + 1;
   }
-  _cleanup_close_ int tree = clone_object(object, "", AT_RECURSIVE);
+  _cleanup_close_ int tree = mounts_clone(object, "", AT_RECURSIVE);
   if (tree < 0)
     return tree;
   uint64_t attributes = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV |
                         (header->flags & BROKER_WRITABLE ? 0 : MOUNT_ATTR_RDONLY);
-  int result = set_attributes(tree, attributes, AT_RECURSIVE);
+  int result = mounts_set(tree, attributes, AT_RECURSIVE);
   return result < 0 ? result : steal_fd(&tree);
 }
 
@@ -208,7 +140,7 @@ static int enter_folder(int parent, const char *name) {
 /* Makes the entry with the folders above it, step by step: no link is followed, and a mount of our
  * own, with nothing mounted over it, goes around the root's being read-only. */
 static int make_in_root(const char *path, enum made made, const char *target) {
-  _cleanup_close_ int folder = clone_object(AT_FDCWD, "/", 0);
+  _cleanup_close_ int folder = mounts_clone(AT_FDCWD, "/", 0);
   struct mount_attr writable = {.attr_clr = MOUNT_ATTR_RDONLY};
   if (folder < 0 || mount_setattr(folder, "", AT_EMPTY_PATH, &writable, sizeof writable) < 0)
     return folder < 0 ? folder : -errno;
@@ -234,7 +166,7 @@ static int make_in_root(const char *path, enum made made, const char *target) {
 
 static int repeat(struct state *state, const struct packet_header *header, const char *path,
                   const char *target) {
-  int result = go(state, IN_SESSION);
+  int result = powers_go(&state->powers, IN_SESSION);
   if (result < 0)
     return result;
   return make_in_root(path, header->mask_count ? MADE_LINK : MADE_FOLDER, target);
@@ -246,21 +178,21 @@ static int grant(struct state *state, const struct packet_header *header, const 
   if (tree < 0)
     return tree;
   struct stat status;
-  int result = fstat(tree, &status) < 0 ? -errno : go(state, IN_SESSION);
+  int result = fstat(tree, &status) < 0 ? -errno : powers_go(&state->powers, IN_SESSION);
   if (result == 0 && header->flags & BROKER_MAKE)
     result = make_in_root(path, S_ISDIR(status.st_mode) ? MADE_FOLDER : MADE_FILE, NULL);
   if (result < 0)
     return result;
-  _cleanup_close_ int target = open_here(path);
+  _cleanup_close_ int target = mounts_open(path);
   if (target < 0)
     return target;
   if (header->flags & BROKER_ANNOUNCE)
     answer(state, BROKER_READY, -1);
-  return attach(tree, target);
+  return mounts_attach(tree, target);
 }
 
 static int take_away(struct state *state, const char *path) {
-  int result = go(state, IN_SESSION);
+  int result = powers_go(&state->powers, IN_SESSION);
   if (result < 0)
     return result;
   return umount2(path, MNT_DETACH | UMOUNT_NOFOLLOW) < 0 ? -errno : 0;
@@ -300,22 +232,9 @@ static void obey(struct state *state, const char *packet) {
   answer(state, result, -1);
 }
 
-/* Not reachable from inside, but it parses nothing, so it needs next to nothing either. */
-static int enter(struct state *state, int user_ns) {
-  if (setns(user_ns, CLONE_NEWUSER) < 0 || unshare(CLONE_NEWNS) < 0)
-    return -errno;
-  state->own_ns = open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC);
-  if (state->own_ns < 0)
-    return -errno;
-  close(user_ns);
-  prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-  prctl(PR_SET_DUMPABLE, 0);
-  return caps_keep((UINT64_C(1) << CAP_SYS_ADMIN) | (UINT64_C(1) << CAP_SYS_CHROOT));
-}
-
 static _Noreturn void broker_main(int channel, int user_ns, int mount_ns) {
   static char packet[PACKET_LIMIT];
-  struct state state = {.channel = channel, .session_ns = mount_ns, .staging = -1};
+  struct state state = {.channel = channel};
   const int kept[] = {channel, user_ns, mount_ns};
   prctl(PR_SET_NAME, "sandbox-broker");
   umask(0);
@@ -324,8 +243,7 @@ static _Noreturn void broker_main(int channel, int user_ns, int mount_ns) {
   int null = open("/dev/null", O_RDWR | O_CLOEXEC);
   for (int fd = 0; fd < 3; fd++)
     dup2(null, fd);
-  int result = enter(&state, user_ns);
-  if (result < 0)
+  if (powers_enter(&state.powers, user_ns, mount_ns) < 0)
     _exit(1);
   for (;;) {
     ssize_t got = recv(channel, packet, sizeof packet, 0);
