@@ -15,9 +15,10 @@
 #include "plan/plan.h"
 
 struct engine {
-  pid_t init;  /* the session's pid 1, as seen from outside */
-  int pidfd;   /* of that process */
-  int channel; /* our end of the line to it */
+  pid_t init;            /* the session's pid 1, as seen from outside */
+  int pidfd;             /* of that process */
+  int channel;           /* our end of the line to it */
+  int user_ns, mount_ns; /* of the session, for who works in it from outside */
   struct start_report *report;
   const struct plan *plan;
 };

@@ -126,8 +126,13 @@ int engine_clone(const struct engine_input *input, struct start_report *report,
   /* The monitor must never wait for init: the two could wait for each other. */
   fcntl(ends[0], F_SETFL, O_NONBLOCK);
   report_phase(report, PHASE_CLONED);
-  *ret_engine = (struct engine){
-      .init = pid, .pidfd = pidfd, .channel = ends[0], .report = report, .plan = input->plan};
+  *ret_engine = (struct engine){.init = pid,
+                                .pidfd = pidfd,
+                                .channel = ends[0],
+                                .user_ns = -1,
+                                .mount_ns = -1,
+                                .report = report,
+                                .plan = input->plan};
   return 0;
 }
 
@@ -200,8 +205,24 @@ static bool has_died(pid_t init) {
                               info.si_pid == init);
 }
 
+static int open_namespace(pid_t pid, const char *name) {
+  char path[64];
+  snprintf(path, sizeof path, "/proc/%d/ns/%s", pid, name);
+  int fd = open(path, O_RDONLY | O_CLOEXEC);
+  return fd < 0 ? -errno : fd;
+}
+
+/* Now: once it is confined, not even its parent may look at it. */
+static int open_namespaces(struct engine *engine) {
+  engine->user_ns = open_namespace(engine->init, "user");
+  engine->mount_ns = open_namespace(engine->init, "mnt");
+  return engine->user_ns < 0 ? engine->user_ns : engine->mount_ns < 0 ? engine->mount_ns : 0;
+}
+
 int engine_map_identity(struct engine *engine, struct sb_error *error) {
   int result = map_ids(engine->init);
+  if (result == 0)
+    result = open_namespaces(engine);
   /* No refusal of this machine: nothing else may be tried in its place. */
   if (result < 0 && has_died(engine->init))
     return sb_fail(error, SB_CODE_SYSTEM, 0, "the session's first process was killed");
@@ -242,7 +263,16 @@ void engine_destroy(struct engine *engine, struct rusage *ret_usage) {
     close(engine->pidfd);
   if (engine->channel >= 0)
     close(engine->channel);
-  *engine = (struct engine){.init = -1, .pidfd = -1, .channel = -1, .report = engine->report};
+  if (engine->user_ns >= 0)
+    close(engine->user_ns);
+  if (engine->mount_ns >= 0)
+    close(engine->mount_ns);
+  *engine = (struct engine){.init = -1,
+                            .pidfd = -1,
+                            .channel = -1,
+                            .user_ns = -1,
+                            .mount_ns = -1,
+                            .report = engine->report};
 }
 
 /* ---- explaining ---- */

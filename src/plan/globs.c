@@ -9,15 +9,10 @@
 #include "core/path.h"
 #include "plan/compile.h"
 #include "plan/inodes.h"
+#include "plan/kept.h"
 #include "plan/walk.h"
 #include "policy/glob.h"
 #include "policy/globset.h"
-
-/* Folders full of other people's files. The built-in secret globs stay out of them (a published
- * package holds no secret of this machine); a glob that somebody wrote looks everywhere. */
-static const char *const bulk_folders[] = {"node_modules", ".git",      "target",      ".venv",
-                                           "venv",         ".tox",      "__pycache__", ".gradle",
-                                           ".mypy_cache",  ".terraform"};
 
 /* All globs that start from one folder. */
 struct group {
@@ -96,14 +91,6 @@ static void group_add(struct groups *groups, struct compiler *compiler, const st
                                                          : group->max_depth;
 }
 
-static bool is_bulk(const char *name) {
-  for (size_t i = 0; i < ARRAY_SIZE(bulk_folders); i++) {
-    if (strcmp(name, bulk_folders[i]) == 0)
-      return true;
-  }
-  return false;
-}
-
 /* A link that is hidden means the object it leads to. One that leads nowhere hides nothing, and one
  * to a folder that it lies in itself cannot have been meant. */
 static char *behind_link(const char *path) {
@@ -173,7 +160,7 @@ static bool visit(void *context, const struct walk_entry *entry) {
   if (match < 0 && group->secrets && entry->type != DT_DIR &&
       inode_set_contains(group->secrets, entry->inode))
     note_hard_link(group, entry->path);
-  return !(group->only_builtin && entry->type == DT_DIR && is_bulk(entry->name));
+  return !(group->only_builtin && entry->type == DT_DIR && walk_is_bulk(entry->name));
 }
 
 /* The built-in globs look for secrets of a project. Where the caller stands in no project (in the
@@ -235,4 +222,34 @@ int compile_globs(struct compiler *compiler, struct sb_error *error) {
   inode_set_clear(&secrets);
   groups_clear(&groups);
   return 0;
+}
+
+/* ---- what appears later ---- */
+
+static void kept_add_tree(const struct kept_request *request, struct kept_list *list,
+                          const struct group *group) {
+  struct stat status;
+  if (is_out_of_place(group) || !kept_is_shown(request, group->folder) ||
+      stat(group->folder, &status) < 0 || !S_ISDIR(status.st_mode))
+    return;
+  ARRAY_GROW(list->trees, list->tree_count);
+  list->trees[list->tree_count++] = (struct kept_tree){
+      .folder = xstrdup(group->folder),
+      .patterns = glob_set_new(group->patterns, group->count),
+      .max_depth = group->max_depth,
+      .only_builtin = group->only_builtin,
+  };
+}
+
+void kept_add_trees(const struct kept_request *request, struct kept_list *list) {
+  struct compiler compiler = {.policy = request->policy, .host = request->host};
+  struct groups groups = {0};
+  for (size_t i = 0; i < request->policy->rule_count; i++) {
+    const struct rule *rule = &request->policy->rules[i];
+    if (rule->is_glob && rule->kind == RULE_HIDE)
+      group_add(&groups, &compiler, rule);
+  }
+  for (size_t i = 0; i < groups.count; i++)
+    kept_add_tree(request, list, &groups.items[i]);
+  groups_clear(&groups);
 }

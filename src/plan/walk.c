@@ -60,3 +60,17 @@ void walk_folder(const char *folder, size_t max_depth, walk_visit *visit, void *
   text_clear(&walk.path);
   text_clear(&walk.queued);
 }
+
+/* Folders full of other people's files. The built-in secret globs stay out of them (a published
+ * package holds no secret of this machine); a glob that somebody wrote looks everywhere. */
+static const char *const bulk_folders[] = {"node_modules", ".git",      "target",      ".venv",
+                                           "venv",         ".tox",      "__pycache__", ".gradle",
+                                           ".mypy_cache",  ".terraform"};
+
+bool walk_is_bulk(const char *name) {
+  for (size_t i = 0; i < ARRAY_SIZE(bulk_folders); i++) {
+    if (strcmp(name, bulk_folders[i]) == 0)
+      return true;
+  }
+  return false;
+}

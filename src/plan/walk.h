@@ -18,3 +18,6 @@ typedef bool walk_visit(void *context, const struct walk_entry *entry);
 /* Walks without crossing symbolic links. max_depth 1: the folder's own entries only; 0: no limit.
  * What cannot be opened is passed over: nobody inside can open it either. */
 void walk_folder(const char *folder, size_t max_depth, walk_visit *visit, void *context);
+
+/* A folder full of other people's files, in which the built-in patterns do not look. */
+bool walk_is_bulk(const char *name);

@@ -140,3 +140,20 @@ void events_limit(struct monitor *monitor, const char *limit, const char *value,
       json_pack("{s:s, s:s, s:s}", "limit", limit, "value", value, "enforced_by", enforcer),
       &error);
 }
+
+void events_protection(struct monitor *monitor, const char *event, const char *path,
+                       const char *note) {
+  _cleanup_error_ struct sb_error error = {0};
+  if (!monitor->audit)
+    return;
+  json_t *fields = json_object();
+  if (path && path[0])
+    json_set_path(fields, "path", path);
+  if (note)
+    json_set_string(fields, "note", note);
+  /* What ends the session has a line of its own, whatever the command did before. */
+  if (note)
+    (void)audit_write(monitor->audit, event, fields, &error);
+  else
+    (void)audit_summary(monitor->audit, event, fields, &error);
+}

@@ -38,3 +38,8 @@ int events_kill(struct monitor *monitor, bool now, struct sb_error *error);
 /* A limit was hit: nothing that could be refused, so a failure is only a gap in the log. */
 void events_limit(struct monitor *monitor, const char *limit, const char *value,
                   const char *enforcer);
+
+/* A mask or protection was renewed, or something else had to be done about one: the host has
+ * changed a name, which nobody could have refused. `path` and `note` may be NULL. */
+void events_protection(struct monitor *monitor, const char *event, const char *path,
+                       const char *note);

@@ -288,6 +288,7 @@ static void handle_message(struct monitor *monitor, const struct message *messag
     return;
   case MESSAGE_STARTED:
     on_started(monitor, message->value, fds);
+    upkeep_schedule(monitor);
     return;
   case MESSAGE_STOPPED:
     stop_with_workload(monitor);
@@ -407,6 +408,7 @@ static int next_timeout(const struct monitor *monitor) {
   int timeout = deadline_timeout_ms(&monitor->deadline, now);
   timeout = earlier(timeout, monitor->next_look_ns, now);
   timeout = earlier(timeout, supervision_next_step(monitor), now);
+  timeout = earlier(timeout, monitor->upkeep.start_at_ns, now);
   timeout = earlier(timeout, gate_wants_look(monitor->gate) ? now + GATE_LOOK_NS : 0, now);
   if (terminal_is_lent(&monitor->terminal))
     timeout = earlier(timeout, now + LENT_TERMINAL_NS, now);
@@ -421,6 +423,7 @@ enum {
   WATCH_SIGNALS,
   WATCH_NETWORK,
   WATCH_LIFELINE,
+  WATCH_UPKEEP,
   WATCH_TERMINAL,
   WATCH_CAPTURE = WATCH_TERMINAL + TERMINAL_WATCH_COUNT,
   WATCH_PROMPT = WATCH_CAPTURE + 2,
@@ -446,6 +449,7 @@ static void look_once(struct monitor *monitor) {
       [WATCH_SIGNALS] = {.fd = monitor->signals, .events = POLLIN},
       [WATCH_NETWORK] = network_watch(&monitor->network),
       [WATCH_LIFELINE] = {.fd = lifeline_of(monitor)},
+      [WATCH_UPKEEP] = upkeep_watch(&monitor->upkeep),
   };
   terminal_watch(&monitor->terminal, watched + WATCH_TERMINAL);
   capture_watch(&monitor->capture, watched + WATCH_CAPTURE);
@@ -471,6 +475,7 @@ static void look_once(struct monitor *monitor) {
   control_dispatch(monitor->control, watched + WATCH_CONTROL, clients);
   supervision_step(monitor, watched + WATCH_PROMPT);
   uint64_t now = monotonic_ns();
+  upkeep_step(monitor, now, watched + WATCH_UPKEEP);
   check_time(monitor, now);
   check_limits(monitor, now);
   end_if_deserted(monitor);
@@ -665,6 +670,7 @@ static void finish(struct monitor *monitor) {
   limit_group_sample(&monitor->limits, &monitor->result->usage);
   gate_free(monitor->gate); /* first: who waits for it cannot even be killed */
   engine_kill(&monitor->engine);
+  upkeep_end(monitor);
   network_stop(monitor);
   registry_remove(&monitor->registration); /* while the kernel takes it apart */
   publisher_end(&monitor->publisher);
@@ -690,12 +696,13 @@ int session_run(const struct session_request *request, struct session_result *re
   struct monitor monitor = {
       .request = request,
       .result = ret_result,
-      .engine = {.init = -1, .pidfd = -1, .channel = -1},
+      .engine = {.init = -1, .pidfd = -1, .channel = -1, .user_ns = -1, .mount_ns = -1},
       .terminal =
           terminal_new(request->idle || request->capture ? TERMINAL_NEVER : request->terminal),
       .capture = CAPTURE_NONE,
       .placeholders = PLACEHOLDERS_NONE,
       .publisher = PUBLISHER_NONE,
+      .upkeep = UPKEEP_NONE,
       .registration = REGISTRATION_NONE,
       .network = NETWORK_NONE_YET,
       .limits = LIMIT_GROUP_NONE,

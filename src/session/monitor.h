@@ -15,6 +15,7 @@
 #include "session/session.h"
 #include "session/supervision.h"
 #include "session/terminal.h"
+#include "session/upkeep.h"
 
 struct monitor {
   const struct session_request *request;
@@ -33,6 +34,7 @@ struct monitor {
   struct supervision supervision;
   struct strv unsaid; /* warnings that wait until the terminal is the user's again */
   struct gate *gate;  /* dynamic mode */
+  struct upkeep upkeep;
   struct publisher publisher;
   struct limit_group limits;
   struct deadline deadline;

@@ -162,8 +162,10 @@ static void release(struct placeholder *placeholder, struct pool *pool, int pare
   bool last = flock(placeholder->fd, LOCK_EX | LOCK_NB) == 0;
   bool same = still_named(parent, name, placeholder->fd);
   bool unchanged = !placeholder->content || has_content(parent, name, placeholder->content);
+  bool poolable = !placeholder->content || placeholder->content[0];
   if (last && same && unchanged &&
-      pool_give(pool, parent, name, placeholder->content, placeholder->fd, session_id) < 0)
+      (poolable ? pool_give(pool, parent, name, placeholder->content, placeholder->fd, session_id)
+                : -1) < 0)
     unlinkat(parent, name, placeholder->content ? 0 : AT_REMOVEDIR);
 }
 
@@ -337,12 +339,52 @@ int placeholders_create(struct placeholders *ret_placeholders, const struct plan
   if (made.count > 0) {
     made.pool = pool_open(host->state_home);
     if (write_journal(&made, host, session_id, error) < 0 || make_all(&made, error) < 0) {
+      pool_close(&made.pool); /* removing needs descriptors, which may be what we lack */
       placeholders_remove(&made);
       return -1;
     }
   }
   *ret_placeholders = made;
   return 0;
+}
+
+static int hold_adopted(struct placeholder *placeholder) {
+  _cleanup_close_ int parent = open_parent(placeholder->path);
+  if (parent < 0)
+    return -errno;
+  const char *name = path_base(placeholder->path);
+  _cleanup_close_ int fd = openat(parent, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+  if (fd < 0 || flock(fd, LOCK_SH | LOCK_NB) < 0)
+    return -errno;
+  if (!matches_at(parent, name, placeholder->content))
+    return -ESTALE; /* the host has put something there by now */
+  placeholder->fd = steal_fd(&fd);
+  return 0;
+}
+
+static int journal_adopted(struct placeholders *placeholders, const struct host_context *host,
+                           const char *session_id) {
+  _cleanup_error_ struct sb_error error = {0};
+  _cleanup_text_ struct text text = {0};
+  if (!placeholders->journal)
+    return write_journal(placeholders, host, session_id, &error) < 0 ? -EIO : 0;
+  journal_append(&text, &placeholders->items[placeholders->count - 1]);
+  return file_write_all(placeholders->journal_fd, text_string(&text), text.length);
+}
+
+int placeholders_adopt(struct placeholders *placeholders, const struct host_context *host,
+                       const char *session_id, const char *path, const char *content) {
+  struct placeholder adopted = {.path = xstrdup(path), .fd = -1};
+  adopted.content = content ? xstrdup(content) : NULL;
+  int result = hold_adopted(&adopted);
+  if (result < 0) {
+    free(adopted.path);
+    free(adopted.content);
+    return result;
+  }
+  ARRAY_GROW(placeholders->items, placeholders->count);
+  placeholders->items[placeholders->count++] = adopted;
+  return journal_adopted(placeholders, host, session_id);
 }
 
 void placeholders_remove(struct placeholders *placeholders) {

@@ -31,6 +31,11 @@ int placeholders_create(struct placeholders *ret_placeholders, const struct plan
                         const struct host_context *host, const char *session_id,
                         struct sb_error *error);
 
+/* Takes over one that was made while the session runs: journalled from now on, removed at the end.
+ * `content` NULL: a folder. 0 or a negative errno. */
+int placeholders_adopt(struct placeholders *placeholders, const struct host_context *host,
+                       const char *session_id, const char *path, const char *content);
+
 /* Removes what nobody else uses, and the journal. */
 void placeholders_remove(struct placeholders *placeholders);
 

@@ -55,6 +55,7 @@ struct session_request {
   const char *backend;        /* in the audit log; NULL: native */
   const struct strv *command; /* in the audit log and `ps`, if it is not the plan's */
   struct policy *policy;      /* decides about what the plan leaves open; NULL: nothing is asked */
+  const struct policy *rules; /* what the plan was made from; NULL: later names are not hidden */
   bool learns;                /* reads are recorded, not asked about */
   bool supervised;            /* questions wait for a supervisor even while there is none */
   const struct limit_set *limits;

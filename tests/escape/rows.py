@@ -6,6 +6,7 @@ without the sandbox. A control that does not succeed must say so here, with the 
 
 import dataclasses
 import os
+import time
 from typing import Callable, Dict, Optional, Sequence
 
 import pytest
@@ -186,16 +187,33 @@ def judge_shell(box, row):
     return result
 
 
+def eventually(condition, seconds=10):
+    """Waits until it holds; the machine may be busy. False if it never does."""
+    end = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.002)
+    return True
+
+
 class Live:
     """A shell inside a running sandbox, asked line by line, while the test changes the host."""
 
-    def __init__(self, box, options=(), inside=True):
+    def __init__(self, box, options=(), inside=True, kept=False):
+        """kept: go on only when the keeper watches, so that changes are answered, not compared."""
         import subprocess
         self.box = box
+        log = os.path.join(box.identity.runtime, f"live-{id(self)}.log")
+        if kept:
+            options = (*options, "--log", log, "--log-level", "debug")
         start = box.start if inside else lambda argv, options, **more: box.popen(argv, **more)
         self.process = start(["sh"], options=options, stdin=subprocess.PIPE,
                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         assert self.ask("echo ready") == "ready", "the sandbox did not start"
+        if kept:
+            assert eventually(lambda: '"kept"' in open(log).read()), "there is no keeper"
+            os.unlink(log)
 
     def ask(self, command):
         self.process.stdin.write(f"{{ {command}\n}} 2>&1; echo; echo END-OF-ANSWER\n")

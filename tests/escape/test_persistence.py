@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 from harness import PROTECTED_ABSENT, PROTECTED_PRESENT
-from rows import READ_ONLY, Live, Row, ShellRow, judge, judge_shell, refuses, snapshot, table
+from rows import READ_ONLY, Row, ShellRow, judge, judge_shell, refuses, snapshot, table
 
 pytestmark = pytest.mark.escape
 
@@ -241,33 +241,6 @@ FORMS = [
 @table(FORMS)
 def test_form_of_repository(box, row):
     judge_shell(box, row)
-
-
-# ---- the host changes while the sandbox runs ----
-
-@pytest.mark.xfail(strict=True, reason="a mount falls off a name that the host replaces; a known limit "
-                   "of static mode: SECURITY.md")
-@pytest.mark.parametrize("name", [".git/config", ".mcp.json", ".envrc"],
-                         ids=lambda name: "E38.replaced." + name)
-def test_protected_file_replaced_during_session(box, name):
-    """The host's own tools save by rename; the protection must hold for the new file too."""
-    with Live(box) as shell:
-        box.identity.file(box.path("host-side"), "of the host\n")
-        os.rename(box.path("host-side"), box.path(name))
-        shell.ask(f"echo PAYLOAD >>{name}")
-        with open(box.path(name)) as source:
-            assert "PAYLOAD" not in source.read(), f"{name} became writable"
-
-
-@pytest.mark.xfail(strict=True, reason="a mount falls off a name that the host replaces; a known limit "
-                   "of static mode: SECURITY.md")
-@pytest.mark.parametrize("name", [".git/hooks", ".vscode"], ids=lambda name: "E37.remade." + name)
-def test_protected_folder_remade_during_session(box, name):
-    with Live(box) as shell:
-        subprocess.run(["rm", "-r", box.path(name)], check=True)
-        box.identity.folder(box.path(name))
-        shell.ask(f"echo PAYLOAD >{name}/x")
-        assert not os.path.exists(box.path(name, "x")), f"{name} became writable"
 
 
 # ---- what cannot be refused must be undone or said ----

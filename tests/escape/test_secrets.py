@@ -8,7 +8,7 @@ import time
 import pytest
 
 from harness import DYNAMIC, PROJECT_SECRETS, SECRET_FILES
-from rows import (HIDDEN, NOT_ALLOWED, READ_ONLY, Live, Row, ShellRow, judge, judge_shell, refuses,
+from rows import (HIDDEN, NOT_ALLOWED, READ_ONLY, Row, ShellRow, judge, judge_shell, refuses,
                   table, varies)
 
 pytestmark = pytest.mark.escape
@@ -208,55 +208,6 @@ def test_secret_trick(box, row):
 @table(SHELL)
 def test_secret_by_tool(box, row):
     judge_shell(box, row)
-
-
-# ---- the host changes while the sandbox runs ----
-
-def replace_by_rename(box, path):
-    """As every careful program saves: the new file takes the old one's place."""
-    box.identity.file(path + ".new", box.canary + " replaced\n", 0o600)
-    os.rename(path + ".new", path)
-
-
-def limited(names, reason):
-    """What the mounts alone cannot hold. Outside the project a gate holds it."""
-    mark = pytest.mark.xfail(strict=True, reason=reason + "; a known limit: SECURITY.md")
-    return [pytest.param(name, marks=[] if DYNAMIC and not name.startswith("project/") else [mark])
-            for name in names]
-
-
-@pytest.mark.parametrize("name", limited([".netrc", ".git-credentials", ".docker/config.json",
-                                          "project/.env", "project/sub/.env"],
-                                         "a mount falls off a name that the host replaces"),
-                         ids=lambda name: "E13.replaced." + name)
-def test_secret_replaced_during_session(box, name):
-    """A mask sits on an object; the host puts another object under the same name."""
-    with Live(box) as shell:
-        replace_by_rename(box, box.home(name))
-        assert box.canary not in shell.ask(f"cat {box.home(name)}")
-
-
-@pytest.mark.parametrize("name", [".config/gh/hosts.yml",
-                                  *limited([".netrc", ".ssh/id_ed25519", "project/.env"],
-                                           "a mask needs something to lie on")],
-                         ids=lambda name: "E13.late." + name)
-def test_secret_created_during_session(box, name):
-    """A secret that did not exist when the sandbox started."""
-    path = box.home(name)
-    os.unlink(path)
-    if name.startswith(".ssh"):
-        subprocess.run(["rm", "-r", os.path.dirname(path)], check=True)
-    with Live(box) as shell:
-        box.identity.file(path, box.canary + "\n", 0o600)
-        assert box.canary not in shell.ask(f"cat {path}")
-
-
-@pytest.mark.control
-def test_live_shell_control(box):
-    """Without the sandbox the same shell sees what the host changes."""
-    with Live(box, inside=False) as shell:
-        replace_by_rename(box, box.home(".netrc"))
-        assert box.canary in shell.ask(f"cat {box.home('.netrc')}")
 
 
 def test_secret_at_bind_alias(box, host_root):

@@ -1,0 +1,294 @@
+/* The keeper; see keeper.h. A forked copy of the monitor: it has the plan and the policy in memory,
+ * and nothing of the monitor's descriptors. */
+#include "engine/keeper.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stddef.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "core/alloc.h"
+#include "core/cleanup.h"
+#include "core/file.h"
+#include "core/path.h"
+#include "engine/keeping.h"
+
+/* The trees are walked when the session has turned out to be a longer one; after lost events no
+ * more often than that, since the workload can bring it about. */
+#define WALK_AFTER_NS (100ull * 1000 * 1000)
+#define POLL_MS       50
+#define WRITER_MS     5
+#define SLICE_NS      (100ull * 1000) /* the least there is */
+
+/* ---- its own side ---- */
+
+uint64_t keeping_now_ns(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec;
+}
+
+/* What is only told for the record is dropped rather than waited for. */
+void keeping_tell(const struct keeping *keeping, enum keeper_kind kind, int errnum,
+                  const char *path) {
+  struct keeper_report report = {.kind = (int32_t)kind, .errnum = errnum};
+  size_t length = strlen(path);
+  if (length >= sizeof report.path)
+    length = sizeof report.path - 1;
+  memcpy(report.path, path, length);
+  bool matters = kind != KEEPER_RENEWED && kind != KEEPER_HIDDEN;
+  (void)send(keeping->channel, &report, offsetof(struct keeper_report, path) + length + 1,
+             MSG_NOSIGNAL | (matters ? 0 : MSG_DONTWAIT));
+}
+
+static int check_writers(struct keeping *keeping, struct kept_name *name) {
+  return name->kind == KEPT_SEAL ? renew_check_writers(keeping, name) : 0;
+}
+
+/* Watching may take a few calls, and somebody may be waiting for a gap: first things first. What
+ * changed before the watch was there is found by looking once more. */
+static void check_name(struct keeping *keeping, struct kept_name *name) {
+  name->dirty = false;
+  int first = renew_name(keeping, name), second = 0, writers = 0;
+  if (first >= 0) {
+    watch_name(keeping, name);
+    second = renew_name(keeping, name);
+  }
+  bool renewed = first > 0 || second > 0;
+  if (renewed || name->writer_until_ns)
+    writers = check_writers(keeping, name);
+  int failed = first < 0 ? first : second < 0 ? second : writers < 0 ? writers : 0;
+  if (failed)
+    keeping_tell(keeping, KEEPER_FAILED, -failed, name->path);
+  else if (renewed)
+    keeping_tell(keeping, KEEPER_RENEWED, 0, name->path);
+}
+
+static void check_names(struct keeping *keeping) {
+  for (size_t i = 0; i < keeping->list.name_count; i++) {
+    if (keeping->list.names[i].dirty)
+      check_name(keeping, &keeping->list.names[i]);
+  }
+}
+
+static bool is_folder(const char *path) {
+  struct stat status;
+  return lstat(path, &status) == 0 && S_ISDIR(status.st_mode);
+}
+
+static void hide_late(struct keeping *keeping, const char *path, bool folder) {
+  if (!kept_hides(&keeping->request, &keeping->list, path, folder))
+    return;
+  bool known = strv_contains(&keeping->late, path);
+  int result =
+      !known && keeping->late.count >= KEEPER_LATE_LIMIT ? -E2BIG : renew_late(keeping, path);
+  if (result < 0) {
+    keeping_tell(keeping, KEEPER_FAILED, -result, path);
+    return;
+  }
+  if (result > 0)
+    keeping_tell(keeping, known ? KEEPER_RENEWED : KEEPER_HIDDEN, 0, path);
+  if (result > 0 && !known)
+    strv_add(&keeping->late, path);
+}
+
+static void check_appeared(struct keeping *keeping) {
+  struct strv appeared = keeping->appeared;
+  keeping->appeared = (struct strv){0};
+  STRV_FOREACH (path, &appeared) {
+    if (powers_go(&keeping->powers, IN_OWN) == 0)
+      hide_late(keeping, *path, is_folder(*path));
+  }
+  strv_clear(&appeared);
+}
+
+/* ---- walking the trees ---- */
+
+static bool on_folder(void *context, const char *folder) {
+  struct keeping *keeping = context;
+  return powers_go(&keeping->powers, IN_OWN) == 0 && watch_folder(keeping, folder);
+}
+
+static void on_found(void *context, const char *path, bool folder) {
+  hide_late(context, path, folder);
+}
+
+static void walk(struct keeping *keeping, size_t max_depth) {
+  const struct kept_visitor visitor = {on_folder, on_found, keeping};
+  keeping->folder_count = 0; /* a second walk meets the same folders */
+  for (size_t i = 0; i < keeping->list.tree_count; i++) {
+    if (powers_go(&keeping->powers, IN_OWN) == 0)
+      kept_walk(&keeping->list.trees[i], max_depth, &visitor);
+  }
+}
+
+/* ---- the loop ---- */
+
+static void look_everywhere(struct keeping *keeping) {
+  for (size_t i = 0; i < keeping->list.name_count; i++)
+    keeping->list.names[i].dirty = true;
+  if (keeping->walk_at_ns == 0)
+    keeping->walk_at_ns = keeping_now_ns() + WALK_AFTER_NS;
+  keeping->lost = false;
+}
+
+static void mark_unwatched(struct keeping *keeping) {
+  for (size_t i = 0; i < keeping->list.name_count; i++)
+    keeping->list.names[i].dirty |= !keeping->list.names[i].watched;
+  if (keeping->changes < 0 && keeping->walk_at_ns == 0)
+    keeping->walk_at_ns = keeping_now_ns() + WALK_AFTER_NS;
+}
+
+static void mark_written(struct keeping *keeping) {
+  keeping->writers = false;
+  for (size_t i = 0; i < keeping->list.name_count; i++)
+    keeping->list.names[i].dirty |= keeping->list.names[i].writer_until_ns > 0;
+}
+
+static int next_timeout(const struct keeping *keeping) {
+  int timeout = keeping->writers ? WRITER_MS : keeping->polls ? POLL_MS : -1;
+  if (keeping->walk_at_ns == 0)
+    return timeout;
+  uint64_t now = keeping_now_ns();
+  int left = keeping->walk_at_ns > now ? (int)((keeping->walk_at_ns - now) / 1000000) + 1 : 0;
+  return timeout < 0 || left < timeout ? left : timeout;
+}
+
+/* Whatever takes time is done before we wait, not after. */
+static void get_ready(struct keeping *keeping) {
+  if (renew_prepare(keeping) == 0)
+    (void)powers_go(&keeping->powers, IN_SESSION);
+}
+
+static void work(struct keeping *keeping) {
+  struct pollfd watched[] = {{.fd = keeping->changes, .events = POLLIN},
+                             {.fd = keeping->channel, .events = POLLIN}};
+  get_ready(keeping);
+  if (poll(watched, 2, next_timeout(keeping)) < 0)
+    return;
+  if (watched[1].revents) { /* dismissed, or the monitor is gone and the session with it */
+    keeping_tell(keeping, KEEPER_DONE, 0, "");
+    _exit(0);
+  }
+  if (watched[0].revents)
+    watch_read(keeping);
+  if (keeping->polls)
+    mark_unwatched(keeping);
+  if (keeping->writers)
+    mark_written(keeping);
+  if (keeping->lost)
+    look_everywhere(keeping);
+  check_names(keeping);
+  check_appeared(keeping);
+  if (keeping->walk_at_ns && keeping_now_ns() >= keeping->walk_at_ns) {
+    keeping->walk_at_ns = 0;
+    walk(keeping, 0);
+  }
+}
+
+/* A short time slice is an early turn on a busy machine (Linux 6.12); it needs no privilege, and
+ * without it everything works. */
+static void ask_for_early_turns(void) {
+  struct {
+    uint32_t size, policy;
+    uint64_t flags;
+    int32_t nice;
+    uint32_t priority;
+    uint64_t runtime, deadline, period;
+  } attributes = {.size = 48, .nice = getpriority(PRIO_PROCESS, 0), .runtime = SLICE_NS};
+  (void)syscall(SYS_sched_setattr, 0, &attributes, 0);
+}
+
+static _Noreturn void keep(struct keeping *keeping) {
+  ask_for_early_turns();
+  keeping->spare[0] = keeping->spare[1] = -1;
+  kept_list_fill(&keeping->request, &keeping->list);
+  int result = renew_prepare(keeping);
+  if (result < 0)
+    keeping_tell(keeping, KEEPER_FAILED, -result, "");
+  watch_open(keeping);
+  look_everywhere(keeping);
+  check_names(keeping);
+  walk(keeping, 1); /* where names appear most; the rest later */
+  keeping->walk_at_ns = keeping_now_ns() + WALK_AFTER_NS;
+  keeping_tell(keeping, KEEPER_READY, 0, "");
+  for (;;)
+    work(keeping);
+}
+
+static _Noreturn void keeper_main(int channel, const struct kept_request *request, int user_ns,
+                                  int mount_ns) {
+  static struct keeping keeping;
+  keeping = (struct keeping){.request = *request, .channel = channel, .changes = -1};
+  const int kept[] = {channel, user_ns, mount_ns};
+  prctl(PR_SET_NAME, "sandbox-keeper");
+  umask(0);
+  setsid();               /* Ctrl-C is not meant for us: the monitor's end is ours */
+  signal(SIGIO, SIG_IGN); /* somebody opens what we have a lease on for an instant */
+  fd_close_others(kept, ARRAY_SIZE(kept));
+  int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+  for (int fd = 0; fd < 3; fd++)
+    dup2(null, fd);
+  int result = powers_enter(&keeping.powers, user_ns, mount_ns);
+  if (result < 0) {
+    keeping_tell(&keeping, KEEPER_FAILED, -result, "");
+    _exit(1);
+  }
+  keep(&keeping);
+}
+
+/* ---- the monitor's side ---- */
+
+int keeper_start(struct keeper *keeper, const struct kept_request *request, int user_ns,
+                 int mount_ns, struct sb_error *error) {
+  int ends[2];
+  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0)
+    return sb_fail_errno(error, "creating the line to the keeper of protected names");
+  pid_t pid = fork();
+  if (pid == 0) {
+    close(ends[0]);
+    keeper_main(ends[1], request, user_ns, mount_ns);
+  }
+  close(ends[1]);
+  if (pid < 0) {
+    close(ends[0]);
+    return sb_fail_errno(error, "starting the keeper of protected names");
+  }
+  fcntl(ends[0], F_SETFL, O_NONBLOCK);
+  *keeper = (struct keeper){.channel = ends[0], .pid = pid};
+  return 0;
+}
+
+int keeper_receive(const struct keeper *keeper, struct keeper_report *ret_report) {
+  ssize_t got = recv(keeper->channel, ret_report, sizeof *ret_report, 0);
+  if (got < 0 && (errno == EAGAIN || errno == EINTR))
+    return 0;
+  if (got <= (ssize_t)offsetof(struct keeper_report, path))
+    return -1;
+  ret_report->path[(size_t)got - offsetof(struct keeper_report, path) - 1] = '\0';
+  return 1;
+}
+
+void keeper_dismiss(const struct keeper *keeper) {
+  if (keeper->channel >= 0)
+    shutdown(keeper->channel, SHUT_WR);
+}
+
+void keeper_end(struct keeper *keeper) {
+  if (keeper->channel < 0)
+    return;
+  close(keeper->channel);
+  kill(keeper->pid, SIGKILL);
+  (void)waitpid(keeper->pid, NULL, WNOHANG);
+  *keeper = KEEPER_NONE;
+}

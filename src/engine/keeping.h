@@ -1,0 +1,69 @@
+/* Private to the keeper: its state and its parts. */
+#pragma once
+
+#include "engine/keeper.h"
+#include "engine/mounts.h"
+
+/* A watched folder. Several paths lead to it if it is mounted at several places. */
+struct watch {
+  int descriptor;
+  struct strv paths;
+};
+
+struct keeping {
+  struct kept_request request;
+  struct kept_list list;
+  struct powers powers;
+  int channel;
+  int spare[2]; /* masks made in advance: for a file, for a folder */
+
+  int changes; /* inotify, or -1 */
+  struct watch *watches;
+  size_t watch_count;
+  uint64_t names[1024]; /* which hashes the components of kept names have: most events are none */
+  bool polls;           /* something is not watched */
+  size_t folder_count;  /* watched for patterns */
+  bool bounded;
+
+  struct strv appeared; /* paths that patterns hide, still to be looked at */
+  struct strv late;     /* those that were hidden so far */
+  bool writers;         /* some names are open for writing, and should not be for long */
+  bool lost;            /* the kernel dropped events: look at everything */
+  uint64_t walk_at_ns;  /* when the trees are walked (again); 0: not at all */
+};
+
+uint64_t keeping_now_ns(void);
+
+/* ---- telling the monitor ---- */
+
+void keeping_tell(const struct keeping *keeping, enum keeper_kind kind, int errnum,
+                  const char *path);
+
+/* ---- watching (keeper-watch.c) ---- */
+
+void watch_open(struct keeping *keeping);
+
+/* Watches the folders on the way to a name. */
+void watch_name(struct keeping *keeping, struct kept_name *name);
+
+/* Watches a folder for names that patterns hide; false if it is not one, or too many are. */
+bool watch_folder(struct keeping *keeping, const char *folder);
+
+/* Reads what happened and marks what has to be looked at. */
+void watch_read(struct keeping *keeping);
+
+/* ---- mounting (keeper-renew.c) ---- */
+
+/* Makes masks in advance. */
+int renew_prepare(struct keeping *keeping);
+
+/* Makes sure that a name is covered as it should be. Returns 1 if it had to be done, 0 if it was,
+ * or a negative errno. */
+int renew_name(struct keeping *keeping, struct kept_name *name);
+
+/* A name that was renewed: 0 if nobody has it open for writing (any more), 1 if somebody has,
+ * -ETXTBSY if for too long. */
+int renew_check_writers(struct keeping *keeping, struct kept_name *name);
+
+/* The same for a path that a pattern hides. */
+int renew_late(struct keeping *keeping, const char *path);

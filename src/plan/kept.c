@@ -1,0 +1,251 @@
+/* What has to stay as the plan made it; see kept.h. */
+#include "plan/kept.h"
+
+#include <dirent.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "core/alloc.h"
+#include "core/cleanup.h"
+#include "core/path.h"
+#include "plan/walk.h"
+#include "policy/globset.h"
+
+/* ---- what is visible ---- */
+
+static bool is_place(enum operation_kind kind) {
+  return kind == OPERATION_ROOT || kind == OPERATION_GATE ||
+         (kind >= OPERATION_PRIVATE && kind <= OPERATION_OVERLAY);
+}
+
+/* The place that a path lies in: the deepest one, and of several at one path the last. */
+static enum operation_kind place_of(const struct kept_request *request, const char *path) {
+  enum operation_kind best = OPERATION_COUNT;
+  size_t length = 0;
+  for (size_t i = 0; i < request->plan->operation_count; i++) {
+    const struct operation *operation = &request->plan->operations[i];
+    const char *place = operation->kind == OPERATION_ROOT || operation->kind == OPERATION_GATE
+                            ? "/"
+                            : operation->path;
+    if (!is_place(operation->kind) || strlen(place) < length || !path_is_under(path, place))
+      continue;
+    best = operation->kind;
+    length = strlen(place);
+  }
+  const struct strv *later[] = {request->granted, request->granted_writable};
+  static const struct strv none = {0};
+  for (size_t i = 0; i < ARRAY_SIZE(later); i++) {
+    STRV_FOREACH (place, later[i] ? later[i] : &none) {
+      if (strlen(*place) < length || !path_is_under(path, *place))
+        continue;
+      best = i == 0 ? OPERATION_READONLY : OPERATION_WRITABLE;
+      length = strlen(*place);
+    }
+  }
+  return best;
+}
+
+bool kept_is_shown(const struct kept_request *request, const char *path) {
+  enum operation_kind place = place_of(request, path);
+  return place == OPERATION_ROOT || place == OPERATION_WRITABLE || place == OPERATION_READONLY ||
+         place == OPERATION_OVERLAY;
+}
+
+static enum operation_kind place_around(const struct kept_request *request, const char *path) {
+  _cleanup_free_ char *parent = path_parent(path);
+  return place_of(request, parent);
+}
+
+/* ---- names ---- */
+
+static struct kept_name *add_name(struct kept_list *list, enum kept_kind kind, const char *path) {
+  ARRAY_GROW(list->names, list->name_count);
+  struct kept_name *name = &list->names[list->name_count++];
+  *name = (struct kept_name){.kind = kind, .path = xstrdup(path)};
+  return name;
+}
+
+static const struct operation *placeholder_at(const struct plan *plan, const char *path) {
+  for (size_t i = 0; i < plan->operation_count; i++) {
+    const struct operation *operation = &plan->operations[i];
+    if ((operation->kind == OPERATION_PLACEHOLDER_FOLDER ||
+         operation->kind == OPERATION_PLACEHOLDER_FILE) &&
+        strcmp(operation->path, path) == 0)
+      return operation;
+  }
+  return NULL;
+}
+
+/* Names that would do no harm if they were created are guarded only while they exist. */
+static bool may_be_created(const struct kept_request *request, const char *path) {
+  for (size_t i = 0; request->policy && i < request->policy->rule_count; i++) {
+    const struct rule *rule = &request->policy->rules[i];
+    if (rule->kind == RULE_PROTECT && rule->if_present_only && !rule->is_glob &&
+        strcmp(rule->pattern, path) == 0)
+      return true;
+  }
+  return false;
+}
+
+static void add_protected(const struct kept_request *request, struct kept_list *list,
+                          const struct operation *operation) {
+  struct kept_name *name = add_name(list, KEPT_SEAL, operation->path);
+  const struct operation *placeholder = placeholder_at(request->plan, operation->path);
+  struct stat status;
+  name->held = placeholder || !may_be_created(request, operation->path);
+  if (placeholder && placeholder->kind == OPERATION_PLACEHOLDER_FILE)
+    name->content = xstrdup(placeholder->source ? placeholder->source : "");
+  else
+    name->folder = placeholder || (lstat(operation->path, &status) == 0 && S_ISDIR(status.st_mode));
+}
+
+/* A folder that was writable, or an overlay: what comes in its place has neither masks nor a layer
+ * of its own. */
+static void add_place(const struct kept_request *request, struct kept_list *list,
+                      const struct operation *operation) {
+  struct stat status;
+  enum operation_kind around = place_around(request, operation->path);
+  bool shown = around == OPERATION_ROOT || around == OPERATION_WRITABLE;
+  if (shown && lstat(operation->path, &status) == 0 && S_ISDIR(status.st_mode))
+    add_name(list, KEPT_PLACE, operation->path);
+}
+
+static void add_operation(const struct kept_request *request, struct kept_list *list,
+                          const struct operation *operation) {
+  switch (operation->kind) {
+  case OPERATION_PIN:
+    add_name(list, KEPT_PIN, operation->path)->folder = true;
+    return;
+  case OPERATION_PROTECT:
+    add_protected(request, list, operation);
+    return;
+  case OPERATION_SEAL:
+    if (kept_is_shown(request, operation->path))
+      add_name(list, KEPT_SEAL, operation->path);
+    return;
+  case OPERATION_READONLY:
+    if (place_around(request, operation->path) == OPERATION_WRITABLE)
+      add_name(list, KEPT_SEAL, operation->path);
+    return;
+  case OPERATION_WRITABLE:
+  case OPERATION_OVERLAY:
+    add_place(request, list, operation);
+    return;
+  case OPERATION_MASK:
+    if (kept_is_shown(request, operation->path))
+      add_name(list, KEPT_MASK, operation->path)->holes = operation->flags & OPERATION_HOLES;
+    return;
+  default:
+    return; /* not on an object that the host could replace */
+  }
+}
+
+static bool is_masked(const struct kept_list *list, const char *path) {
+  for (size_t i = 0; i < list->name_count; i++) {
+    if (list->names[i].kind == KEPT_MASK && path_is_under(path, list->names[i].path))
+      return true;
+  }
+  return false;
+}
+
+static void add_secret(const struct kept_request *request, struct kept_list *list,
+                       const char *path) {
+  if (kept_is_shown(request, path) && !is_masked(list, path))
+    add_name(list, KEPT_MASK, path);
+}
+
+/* Secrets that did not exist when the plan was made, and those in what was granted since. */
+static void add_secrets(const struct kept_request *request, struct kept_list *list) {
+  for (size_t i = 0; request->policy && i < request->policy->rule_count; i++) {
+    const struct rule *rule = &request->policy->rules[i];
+    if (rule->kind == RULE_HIDE && !rule->is_glob &&
+        policy_decide(request->policy, rule->pattern, ACCESS_READ).verdict == VERDICT_HIDE)
+      add_secret(request, list, rule->pattern);
+  }
+  STRV_FOREACH (hidden, &request->plan->hidden)
+    add_secret(request, list, *hidden);
+}
+
+void kept_list_fill(const struct kept_request *request, struct kept_list *ret_list) {
+  *ret_list = (struct kept_list){0};
+  for (size_t i = 0; i < request->plan->operation_count; i++)
+    add_operation(request, ret_list, &request->plan->operations[i]);
+  add_secrets(request, ret_list);
+  if (request->policy)
+    kept_add_trees(request, ret_list);
+}
+
+void kept_list_clear(struct kept_list *list) {
+  for (size_t i = 0; i < list->name_count; i++) {
+    free(list->names[i].path);
+    free(list->names[i].content);
+  }
+  for (size_t i = 0; i < list->tree_count; i++) {
+    free(list->trees[i].folder);
+    glob_set_free(list->trees[i].patterns);
+  }
+  free(list->names);
+  free(list->trees);
+  *list = (struct kept_list){0};
+}
+
+/* ---- patterns ---- */
+
+static bool tree_matches(const struct kept_tree *tree, const char *path) {
+  const char *below = path_below(path, tree->folder);
+  return below && below[0] && glob_set_match(tree->patterns, below, path_base(path)) >= 0;
+}
+
+bool kept_may_hide(const struct kept_list *list, const char *path) {
+  for (size_t i = 0; i < list->tree_count; i++) {
+    if (tree_matches(&list->trees[i], path))
+      return true;
+  }
+  return false;
+}
+
+bool kept_hides(const struct kept_request *request, const struct kept_list *list, const char *path,
+                bool is_folder) {
+  if (!kept_may_hide(list, path) || !kept_is_shown(request, path))
+    return false;
+  struct decision decision = policy_decide(request->policy, path, ACCESS_READ);
+  return decision.verdict == VERDICT_HIDE &&
+         !(is_folder && decision.rule && decision.rule->origin.store == STORE_BUILTIN);
+}
+
+struct visit {
+  const struct kept_tree *tree;
+  const struct kept_visitor *visitor;
+  size_t max_depth;
+};
+
+static bool is_deep(const struct visit *visit, const char *path) {
+  size_t depth = 1;
+  for (const char *at = path; *at; at++)
+    depth += *at == '/';
+  return visit->max_depth != 0 && depth >= visit->max_depth;
+}
+
+static bool visit_entry(void *context, const struct walk_entry *entry) {
+  const struct visit *visit = context;
+  const struct kept_visitor *visitor = visit->visitor;
+  bool match = glob_set_match(visit->tree->patterns, entry->path, entry->name) >= 0;
+  bool folder = (entry->type == DT_DIR || entry->type == DT_UNKNOWN) &&
+                !is_deep(visit, entry->path) &&
+                !(visit->tree->only_builtin && walk_is_bulk(entry->name));
+  if (!match && !folder)
+    return false;
+  _cleanup_free_ char *path = path_join(visit->tree->folder, entry->path);
+  if (match)
+    visitor->found(visitor->context, path, entry->type == DT_DIR);
+  return folder && visitor->enter(visitor->context, path);
+}
+
+void kept_walk(const struct kept_tree *tree, size_t max_depth, const struct kept_visitor *visitor) {
+  if (tree->max_depth && (max_depth == 0 || tree->max_depth < max_depth))
+    max_depth = tree->max_depth;
+  struct visit context = {tree, visitor, max_depth};
+  if (visitor->enter(visitor->context, tree->folder))
+    walk_folder(tree->folder, max_depth, visit_entry, &context);
+}

@@ -1,0 +1,188 @@
+/* The monitor's side of the keeper; see upkeep.h. */
+#include "session/upkeep.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "core/alloc.h"
+#include "core/cleanup.h"
+#include "core/escape.h"
+#include "core/path.h"
+#include "session/events.h"
+#include "session/monitor.h"
+
+/* Most commands are over by then, and never pay for it. What the host changes before is found when
+ * the keeper compares. */
+#define START_AFTER_NS (15ull * 1000 * 1000)
+/* How many late secrets are told of one by one. */
+#define TOLD_LIMIT 5
+/* How long a keeper may take to say that it is done. */
+#define FAREWELL_MS 500
+
+/* ---- fail closed ---- */
+
+static void give_up(struct monitor *monitor, const char *path, const char *sentence) {
+  if (monitor->over)
+    return;
+  events_protection(monitor, "protection.failed", path, sentence);
+  monitor_warn(monitor, sentence);
+  monitor->killed = monitor->over = true;
+}
+
+static void on_failure(struct monitor *monitor, const struct keeper_report *report) {
+  _cleanup_free_ char *path = escape_string(report->path);
+  _cleanup_free_ char *sentence =
+      report->errnum == E2BIG
+          ? xasprintf("more than %d new names of secrets appeared, the last is '%s': the session "
+                      "was ended, since no more of them can be hidden",
+                      KEEPER_LATE_LIMIT, path)
+      : report->errnum == ETXTBSY
+          ? xasprintf("'%s' was replaced outside, and somebody has the new file open for writing: "
+                      "the session was ended, since it may be the command",
+                      path)
+      : report->errnum == ELOOP
+          ? xasprintf("'%s' was replaced outside by a link to something that the command may "
+                      "write: the session was ended, since that cannot be protected while it runs",
+                      path)
+          : xasprintf("'%s' was changed outside and could not be protected again (%s): the session "
+                      "was ended",
+                      path, strerror(report->errnum));
+  give_up(monitor, report->path, sentence);
+}
+
+/* ---- reports ---- */
+
+static void on_hidden(struct monitor *monitor, const char *path) {
+  events_protection(monitor, "protection.hidden", path, NULL);
+  if (++monitor->upkeep.hidden_count > TOLD_LIMIT)
+    return;
+  _cleanup_free_ char *shown = escape_string(path);
+  _cleanup_free_ char *sentence =
+      xasprintf("'%s' appeared and is hidden from the command from now on, because secrets have "
+                "such names; --rw '**/%s' allows it",
+                shown, path_base(shown));
+  monitor_warn(monitor, sentence);
+}
+
+/* Something of the host's may be there by now; then there is nothing to remove. */
+static void on_made(struct monitor *monitor, const char *path, const char *content) {
+  const struct session_request *request = monitor->request;
+  (void)placeholders_adopt(&monitor->placeholders, request->host, request->session_id, path,
+                           content);
+  events_protection(monitor, "protection.reserved", path, NULL);
+}
+
+static void on_weaker(struct monitor *monitor, const struct keeper_report *report) {
+  _cleanup_free_ char *path = escape_string(report->path);
+  _cleanup_free_ char *sentence =
+      report->kind == KEEPER_POLLS
+          ? xasprintf(
+                "no more files can be watched (%s): protected names that are replaced outside "
+                "are looked at 20 times a second only; raise fs.inotify.max_user_instances "
+                "or max_user_watches",
+                strerror(report->errnum))
+          : xasprintf("too many folders to watch: secrets that appear in '%s' and others are not "
+                      "hidden before the next start",
+                      path);
+  events_protection(monitor, "protection.weaker", report->path, sentence);
+  monitor_warn(monitor, sentence);
+}
+
+static const char *placeholder_content(const struct monitor *monitor, const char *path) {
+  const struct plan *plan = monitor->request->plan;
+  for (size_t i = 0; i < plan->operation_count; i++) {
+    const struct operation *operation = &plan->operations[i];
+    if (operation->kind == OPERATION_PLACEHOLDER_FILE && strcmp(operation->path, path) == 0)
+      return operation->source ? operation->source : "";
+  }
+  return "";
+}
+
+static void on_report(struct monitor *monitor, const struct keeper_report *report) {
+  switch ((enum keeper_kind)report->kind) {
+  case KEEPER_READY:
+    log_write(monitor->request->log, LOG_DEBUG, "kept", -1, NULL);
+    return;
+  case KEEPER_RENEWED:
+    events_protection(monitor, "protection.renewed", report->path, NULL);
+    return;
+  case KEEPER_HIDDEN:
+    on_hidden(monitor, report->path);
+    return;
+  case KEEPER_MADE_FOLDER:
+    on_made(monitor, report->path, NULL);
+    return;
+  case KEEPER_MADE_FILE:
+    on_made(monitor, report->path, placeholder_content(monitor, report->path));
+    return;
+  case KEEPER_POLLS:
+  case KEEPER_BOUNDED:
+    on_weaker(monitor, report);
+    return;
+  case KEEPER_FAILED:
+    on_failure(monitor, report);
+    return;
+  case KEEPER_DONE:
+    return;
+  }
+}
+
+static void read_reports(struct monitor *monitor) {
+  struct keeper_report report;
+  int got;
+  while ((got = keeper_receive(&monitor->upkeep.keeper, &report)) > 0)
+    on_report(monitor, &report);
+  if (got < 0) {
+    keeper_end(&monitor->upkeep.keeper);
+    give_up(monitor, NULL,
+            "the process that keeps masks and protections in place is gone: the session was ended");
+  }
+}
+
+/* ---- its life ---- */
+
+void upkeep_schedule(struct monitor *monitor) {
+  monitor->upkeep.start_at_ns = monotonic_ns() + START_AFTER_NS;
+}
+
+static void start(struct monitor *monitor) {
+  _cleanup_error_ struct sb_error error = {0};
+  const struct session_request *request = monitor->request;
+  const struct kept_request kept = {
+      .plan = request->plan, .policy = request->rules, .host = request->host};
+  if (keeper_start(&monitor->upkeep.keeper, &kept, monitor->engine.user_ns,
+                   monitor->engine.mount_ns, &error) < 0)
+    give_up(monitor, NULL, error.message);
+}
+
+struct pollfd upkeep_watch(const struct upkeep *upkeep) {
+  return (struct pollfd){.fd = upkeep->keeper.channel, .events = POLLIN};
+}
+
+void upkeep_step(struct monitor *monitor, uint64_t now, const struct pollfd *watched) {
+  struct upkeep *upkeep = &monitor->upkeep;
+  if (watched->revents && watched->fd == upkeep->keeper.channel)
+    read_reports(monitor);
+  if (upkeep->start_at_ns == 0 || now < upkeep->start_at_ns || monitor->over)
+    return;
+  upkeep->start_at_ns = 0;
+  start(monitor);
+}
+
+/* A placeholder that it has just made must be known, or it would stay. */
+void upkeep_end(struct monitor *monitor) {
+  struct keeper *keeper = &monitor->upkeep.keeper;
+  struct keeper_report report = {.kind = KEEPER_READY};
+  struct pollfd watched = upkeep_watch(&monitor->upkeep);
+  int got = 0;
+  if (keeper->channel < 0)
+    return;
+  keeper_dismiss(keeper);
+  while (got >= 0 && report.kind != KEEPER_DONE &&
+         (got > 0 || poll(&watched, 1, FAREWELL_MS) > 0)) {
+    got = keeper_receive(keeper, &report);
+    if (got > 0)
+      on_report(monitor, &report);
+  }
+  keeper_end(keeper);
+}

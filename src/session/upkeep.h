@@ -1,0 +1,28 @@
+/* The monitor's side of the keeper (engine/keeper.h): when it is started, and what becomes of what
+ * it tells. If a mask or protection cannot be kept, or nobody is left to keep it, the session ends:
+ * it must never go on with less than it was started with. */
+#pragma once
+
+#include <poll.h>
+#include <stdint.h>
+
+#include "engine/keeper.h"
+
+struct monitor;
+
+struct upkeep {
+  struct keeper keeper;
+  uint64_t start_at_ns; /* 0: not to be started */
+  size_t hidden_count;  /* late secrets that were told of */
+};
+#define UPKEEP_NONE ((struct upkeep){.keeper = KEEPER_NONE})
+
+/* The command runs: the keeper comes if it goes on for a while. */
+void upkeep_schedule(struct monitor *monitor);
+
+/* In the monitor's loop. */
+struct pollfd upkeep_watch(const struct upkeep *upkeep);
+void upkeep_step(struct monitor *monitor, uint64_t now, const struct pollfd *watched);
+
+/* Before placeholders are removed: the keeper would make them again. */
+void upkeep_end(struct monitor *monitor);
