@@ -98,8 +98,12 @@ static const struct {
     [VERDICT_HIDE] = {3, "hide", "hidden", "hidden"},
 };
 
+/* What becomes of a secret of the built-in list in dynamic mode. */
+enum secret_answer { SECRET_NOT, SECRET_HIDDEN, SECRET_ASKED };
+
 struct explanation {
   enum access access;
+  enum secret_answer secret;
   char *path;     /* as asked, absolute */
   char *resolved; /* the object's own name, or the same */
   struct decision decision;
@@ -116,6 +120,23 @@ static void decide_both_names(const struct policy *policy, struct explanation *e
   bool by_name = verdicts[named.verdict].strictness > verdicts[object.verdict].strictness;
   explanation->decision = by_name ? named : object;
 }
+
+static enum secret_answer secret_of(const struct policy *policy,
+                                    const struct explanation *explanation) {
+  const struct rule *rule = explanation->decision.rule;
+  if (explanation->access != ACCESS_READ || explanation->decision.verdict != VERDICT_HIDE ||
+      !rule || rule->origin.store != STORE_BUILTIN)
+    return SECRET_NOT;
+  return policy->ask_secrets ? SECRET_ASKED : SECRET_HIDDEN;
+}
+
+static const char *const secret_texts[] = {
+    [SECRET_HIDDEN] =
+        "  asked:  never; with filesystem: {ask_secrets: true} in dynamic mode, with a "
+        "warning and for one session at most\n",
+    [SECRET_ASKED] = "  asked:  in dynamic mode, with a warning and for one session at most "
+                     "(filesystem.ask_secrets)\n",
+};
 
 static char *describe_rule(const struct rule *rule) {
   _cleanup_free_ char *written = escape_string(rule->written);
@@ -164,6 +185,8 @@ static int print_explanation(const struct policy_request *request,
   text_appendf(&text, "  by:     %s\n", rule ? rule : "no rule covers it");
   if (lost)
     text_appendf(&text, "  over:   %s\n", lost);
+  if (explanation->secret != SECRET_NOT)
+    text_append(&text, secret_texts[explanation->secret]);
   if (!remedy.flag)
     text_append(&text, "  change: only in the organisation's policy; its hide rules are final\n");
   else
@@ -188,6 +211,7 @@ static json_t *explanation_to_json(const struct explanation *explanation) {
   json_object_set_new(object, "overridden", rule_to_json(decision->overridden));
   json_set_string(object, "flag", remedy.flag);
   json_set_string(object, "key", remedy.key);
+  json_object_set_new(object, "asks_secret", json_boolean(explanation->secret == SECRET_ASKED));
   return object;
 }
 
@@ -208,6 +232,7 @@ static int run_explain(const struct policy_request *request) {
   if (file_resolve(explanation.path, &explanation.resolved) < 0)
     explanation.resolved = xstrdup(explanation.path);
   decide_both_names(policy, &explanation);
+  explanation.secret = secret_of(policy, &explanation);
   return policy_wants_json(request) ? policy_print_json(explanation_to_json(&explanation))
                                     : print_explanation(request, &explanation);
 }

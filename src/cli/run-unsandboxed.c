@@ -21,10 +21,8 @@ static int refuse(const struct invocation *invocation, const struct command_verd
   return sb_hint(error, "set commands.allow_unsandboxed: true, or take it out of commands.exclude");
 }
 
-static int record(const struct invocation *invocation, const struct host_context *host,
-                  const struct command_verdict *verdict, char *const *command,
-                  struct sb_error *error) {
-  const char *reason = invocation_value(invocation, RUN_BYPASS);
+static int record(const struct host_context *host, const char *event, const char *reason,
+                  bool excluded, char *const *command, struct sb_error *error) {
   size_t count = 0;
   while (command[count])
     count++;
@@ -32,13 +30,18 @@ static int record(const struct invocation *invocation, const struct host_context
   json_set_string(fields, "reason", reason);
   json_set_words(fields, "command", command, count);
   json_set_path(fields, "cwd", host->cwd);
-  json_object_set_new(fields, "excluded", json_boolean(verdict->excluded));
+  json_object_set_new(fields, "excluded", json_boolean(excluded));
   if (host->state_home)
-    return audit_note(host->state_home, reason ? "bypass" : "excluded", fields, error);
+    return audit_note(host->state_home, event, fields, error);
   json_decref(fields);
   return sb_fail(error, SB_CODE_UNSUPPORTED, 0,
                  "without a home folder there is no audit log, and without that no way around the "
                  "sandbox");
+}
+
+int run_record_unsandboxed(const struct host_context *host, const char *event, const char *reason,
+                           char *const *command, struct sb_error *error) {
+  return record(host, event, reason, false, command, error);
 }
 
 static int check_reason(const char *reason, struct sb_error *error) {
@@ -69,7 +72,7 @@ int run_without_sandbox(const struct invocation *invocation, const struct host_c
     return refuse(invocation, &verdict, error);
   if (verdict.sandboxed || (!verdict.excluded && !reason))
     return 0;
-  if (record(invocation, host, &verdict, command, error) < 0)
+  if (record(host, reason ? "bypass" : "excluded", reason, verdict.excluded, command, error) < 0)
     return -1;
   _cleanup_free_ char *shown = escape_string(command[0]);
   cli_warn("NOT SANDBOXED: '%s' runs with all of your rights (%s)", shown,

@@ -536,7 +536,11 @@ static int run_and_report(struct run *run) {
   session_result_clear(&result);
   if (ended == 0)
     return code;
+  _cleanup_error_ struct sb_error unrecorded = {0};
   if (run->policy->require == REQUIRE_PREFERRED && is_missing_protection(run, &result, &error)) {
+    if (run_record_unsandboxed(&run->host, "preferred", error.message, run->command.items,
+                               &unrecorded) < 0)
+      return cli_report_for(run->invocation, &unrecorded);
     cli_warn("NOT SANDBOXED: %s. The command runs with all of your rights: it can read your "
              "secrets, write everywhere and use the network (require: preferred)",
              error.message);
@@ -686,9 +690,12 @@ static int run_prepared(struct run *run) {
             "--detach starts a sandbox, and require: disabled wants none");
     sb_hint(&error, "leave one of them out");
   }
+  if (!error.message && !plain && run->policy->require == REQUIRE_DISABLED)
+    plain = run_record_unsandboxed(&run->host, "disabled", "require: disabled", run->command.items,
+                                   &error) == 0;
   if (error.message)
     return cli_report_for(invocation, &error);
-  if (plain || run->policy->require == REQUIRE_DISABLED)
+  if (plain)
     return run_plainly(run);
   return detach ? run_detached(run) : run_and_report(run);
 }

@@ -160,10 +160,11 @@ static bool is_quiet(struct fuse_gate *fuse, fuse_req_t request, const struct no
   pid_t inside = fuse_req_ctx(request)->pid;
   enum want want;
   if (inside == 0 || node->fixed || gate_leads_to_mount(fuse->gate, path) ||
-      gate_is_granting(fuse->gate, path) || once_use(&fuse->once, inside, &node->status, false))
+      gate_is_granting(fuse->gate, path))
     return false;
   return quiet_call(gate_outer_thread(fuse->gate, inside), path, &node->status, &want) &&
-         (want != WANT_WRITE || may_ask_to_write(fuse, path));
+         (want != WANT_WRITE || may_ask_to_write(fuse, path)) &&
+         !once_use(&fuse->once, gate_outer_pid(fuse->gate, inside), &node->status, false);
 }
 
 /* The one exception to "at once": a call that holds a lock on the mount point was sent away before
@@ -415,11 +416,11 @@ static bool opens(const struct held *held) {
 }
 
 static bool use_once(struct fuse_gate *fuse, const struct held *held) {
-  return once_use(&fuse->once, fuse_req_ctx(held->request)->pid, &held->node->status, opens(held));
+  return once_use(&fuse->once, held->waiting.request.pid, &held->node->status, opens(held));
 }
 
 static void remember_once(struct fuse_gate *fuse, const struct held *held) {
-  once_remember(&fuse->once, fuse_req_ctx(held->request)->pid, &held->node->status, opens(held));
+  once_remember(&fuse->once, held->waiting.request.pid, &held->node->status, opens(held));
 }
 
 /* ---- calls that wait ---- */
@@ -522,6 +523,8 @@ static struct held *held_new(fuse_req_t request, struct node *node, enum call ca
 static void ask(struct held *held, enum want want) {
   struct fuse_gate *fuse = held->fuse;
   char path[PATH_MAX];
+  held->waiting.request.want = want;
+  held->waiting.request.pid = gate_outer_pid(fuse->gate, fuse_req_ctx(held->request)->pid);
   if (want != WANT_WRITE && use_once(fuse, held)) {
     serve(held);
     held_free(held);
@@ -539,7 +542,7 @@ static void ask(struct held *held, enum want want) {
       .device = held->node->status.st_dev,
       .inode = held->node->status.st_ino,
       .folder = S_ISDIR(held->node->status.st_mode),
-      .pid = gate_outer_pid(fuse->gate, fuse_req_ctx(held->request)->pid),
+      .pid = held->waiting.request.pid,
   };
   if (fuse_req_interrupted(held->request) && gate_must_end(held->waiting.request.pid)) {
     fuse_reply_err(held->request, EINTR);
@@ -888,6 +891,7 @@ static void trigger_close(struct gate *gate) {
     held_free(fuse->held);
   }
   unpark(fuse, NULL);
+  once_clear(&fuse->once);
   if (fuse->session)
     fuse_session_destroy(fuse->session); /* closes the device: the kernel ends all else */
   nodes_free(fuse->nodes);

@@ -269,30 +269,46 @@ void gate_note_hidden(const struct gate *gate, const struct access_request *requ
     (void)decisions_ask(gate->config.decisions, request, NULL, NULL, &ignored);
 }
 
-/* Mounts the tree (or as much of it as may be) for one waiting call. */
-static void grant(struct gate *gate, struct waiting *waiting, const struct answered *answer) {
-  const char *path = waiting->request.path, *tree = answer->tree ? answer->tree : path;
-  _cleanup_free_ char *point = grant_point(gate, tree, path, waiting->below);
-  if (!point || strv_contains(&gate->granted, point)) {
-    waiting->done(waiting, OUTCOME_SERVE);
-    return;
-  }
-  unsigned flags = (gate->config.plan->gate == GATE_NOTIFY ? BROKER_MAKE : BROKER_ANNOUNCE) |
-                   (answer->writable ? BROKER_WRITABLE : 0) |
-                   (is_hidden(gate, point) ? BROKER_UNMASK : 0);
-  struct grant_job *job = find_job(gate, point, flags);
-  struct stat status = {.st_dev = waiting->request.device, .st_ino = waiting->request.inode};
+/* Everything in it that stays hidden. False if that cannot be known: then its parts are granted one
+ * by one, each of which is looked at when it is decided about. */
+static bool collect_hidden(struct gate *gate, const char *point, const char *approved,
+                           struct strv *ret_masks) {
+  collect_masks(gate, point, approved, ret_masks);
+  return gate_is_touchable(gate, point) || second_names_find(gate, point, ret_masks);
+}
+
+/* Makes the job for a mount at the point; NULL if it cannot be made there. */
+static struct grant_job *new_grant(struct gate *gate, const char *point, unsigned flags,
+                                   const struct access_request *request) {
+  struct stat status = {.st_dev = request->device, .st_ino = request->inode};
   /* The object itself was pinned when it was asked about; a folder above it is what it is now. */
-  if (!job && strcmp(point, path) != 0 && identify(point, &status) < 0) {
-    waiting->done(waiting, OUTCOME_REFUSE);
+  if (strcmp(point, request->path) != 0 && identify(point, &status) < 0)
+    return NULL;
+  struct grant_job *job = new_job(BROKER_GRANT, point, flags);
+  job->request.device = status.st_dev;
+  job->request.inode = status.st_ino;
+  if (collect_hidden(gate, point, request->path, &job->masks))
+    return job;
+  job_free(job);
+  return NULL;
+}
+
+/* Mounts the tree (or as much of it as may be) for one waiting call. */
+static void grant_at(struct gate *gate, struct waiting *waiting, const char *point, bool writable) {
+  unsigned flags = (gate->config.plan->gate == GATE_NOTIFY ? BROKER_MAKE : BROKER_ANNOUNCE) |
+                   (writable ? BROKER_WRITABLE : 0) | (is_hidden(gate, point) ? BROKER_UNMASK : 0);
+  const struct access_request *request = &waiting->request;
+  struct grant_job *job = find_job(gate, point, flags);
+  bool is_new = !job;
+  if (is_new)
+    job = new_grant(gate, point, flags, request);
+  if (!job && strcmp(point, request->path) != 0 && !request->folder) {
+    grant_at(gate, waiting, request->path, writable);
     return;
   }
-  bool is_new = !job;
-  if (is_new) {
-    job = new_job(BROKER_GRANT, point, flags);
-    job->request.device = status.st_dev;
-    job->request.inode = status.st_ino;
-    collect_masks(gate, point, path, &job->masks);
+  if (!job) {
+    waiting->done(waiting, request->folder ? OUTCOME_SERVE : OUTCOME_REFUSE);
+    return;
   }
   if (job->ready && waiting->holds_lock) {
     waiting->done(waiting, OUTCOME_RETRY);
@@ -301,6 +317,15 @@ static void grant(struct gate *gate, struct waiting *waiting, const struct answe
   join_job(job, waiting);
   if (is_new)
     add_job(gate, job);
+}
+
+static void grant(struct gate *gate, struct waiting *waiting, const struct answered *answer) {
+  const char *path = waiting->request.path, *tree = answer->tree ? answer->tree : path;
+  _cleanup_free_ char *point = grant_point(gate, tree, path, waiting->below);
+  if (!point || strv_contains(&gate->granted, point))
+    waiting->done(waiting, OUTCOME_SERVE);
+  else
+    grant_at(gate, waiting, point, answer->writable);
 }
 
 void gate_repeat(struct gate *gate, struct waiting *waiting, const char *path, const char *target) {
@@ -393,6 +418,8 @@ void gate_ask(struct gate *gate, struct waiting *waiting) {
     settle(gate, waiting, &answer);
   } else {
     (void)need_broker(gate); /* while the person thinks */
+    if (waiting->request.subject == SUBJECT_FILE)
+      second_names_prepare(gate, waiting->request.device);
   }
 }
 
@@ -474,6 +501,7 @@ void gate_free(struct gate *gate) {
   strv_clear(&gate->granted_writable);
   strv_clear(&gate->touched[0]);
   strv_clear(&gate->touched[1]);
+  inode_set_clear(&gate->linked);
   free(gate);
 }
 

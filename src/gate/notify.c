@@ -666,6 +666,7 @@ static void trigger_close(struct gate *gate) {
     gate_withdraw(gate, &notify->held->waiting);
     fail(notify->held, ENOSYS);
   }
+  once_clear(&notify->once);
   if (notify->walker.host >= 0)
     close(notify->walker.host);
   if (notify->events >= 0)

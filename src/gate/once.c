@@ -1,7 +1,10 @@
 /* What was allowed once, for a moment; see once.h. */
 #include "gate/once.h"
 
+#include <poll.h>
+#include <sys/pidfd.h>
 #include <time.h>
+#include <unistd.h>
 
 #define ONCE_NS (2ull * 1000 * 1000 * 1000)
 
@@ -11,11 +14,22 @@ static uint64_t now_ns(void) {
   return (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec;
 }
 
+static bool has_ended(const struct once *once) {
+  struct pollfd end = {.fd = once->pidfd, .events = POLLIN};
+  return poll(&end, 1, 0) != 0;
+}
+
+static void forget(struct once *once) {
+  if (once->process > 0)
+    close(once->pidfd);
+  *once = (struct once){0};
+}
+
 static struct once *find(struct once_list *list, pid_t process, const struct stat *object) {
   for (size_t i = 0; i < ONCE_COUNT; i++) {
     struct once *once = &list->items[i];
     if (process > 0 && once->process == process && once->inode == object->st_ino &&
-        once->device == object->st_dev && once->until_ns > now_ns())
+        once->device == object->st_dev && once->until_ns > now_ns() && !has_ended(once))
       return once;
   }
   return NULL;
@@ -30,13 +44,24 @@ bool once_use(struct once_list *list, pid_t process, const struct stat *object, 
 }
 
 void once_remember(struct once_list *list, pid_t process, const struct stat *object, bool opens) {
-  if (find(list, process, object))
+  if (process <= 0 || find(list, process, object))
     return;
-  list->items[list->next++ % ONCE_COUNT] = (struct once){
+  int pidfd = pidfd_open(process, 0);
+  if (pidfd < 0)
+    return; /* then the next call is another question */
+  struct once *once = &list->items[list->next++ % ONCE_COUNT];
+  forget(once);
+  *once = (struct once){
       .process = process,
+      .pidfd = pidfd,
       .device = object->st_dev,
       .inode = object->st_ino,
       .until_ns = now_ns() + ONCE_NS,
       .opened = opens,
   };
+}
+
+void once_clear(struct once_list *list) {
+  for (size_t i = 0; i < ONCE_COUNT; i++)
+    forget(&list->items[i]);
 }

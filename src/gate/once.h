@@ -11,7 +11,8 @@
 #define ONCE_COUNT 16
 
 struct once {
-  pid_t process;
+  pid_t process; /* as we see it; 0: nothing here */
+  int pidfd;     /* tells that it ended: its number may be another's then */
   dev_t device;
   ino_t inode;
   uint64_t until_ns;
@@ -25,4 +26,8 @@ struct once_list {
 
 /* Is this part of a use that was allowed a moment ago? Opening is what ends it. */
 bool once_use(struct once_list *list, pid_t process, const struct stat *object, bool opens);
+
+/* The process still waits for its call to be answered. */
 void once_remember(struct once_list *list, pid_t process, const struct stat *object, bool opens);
+
+void once_clear(struct once_list *list);

@@ -6,6 +6,8 @@
 #include <sys/stat.h>
 
 #include "core/alloc.h"
+#include "core/cleanup.h"
+#include "core/path.h"
 #include "plan/walk.h"
 
 #define TREE_LIMIT 2048
@@ -62,6 +64,37 @@ void inode_set_add_tree(struct inode_set *set, const char *path) {
   }
   struct tree tree = {.set = set};
   walk_folder(path, 2, visit, &tree);
+}
+
+struct linked {
+  struct tree tree;
+  const char *folder;
+};
+
+static void add_linked(struct inode_set *set, const struct stat *status) {
+  if (S_ISREG(status->st_mode) && status->st_nlink > 1 && status->st_dev == set->device)
+    add(set, status->st_ino);
+}
+
+static bool visit_linked(void *context, const struct walk_entry *entry) {
+  struct linked *linked = context;
+  if (linked->tree.seen++ >= TREE_LIMIT)
+    return false;
+  _cleanup_free_ char *path = path_join(linked->folder, entry->path);
+  struct stat status;
+  if (entry->type != DT_DIR && lstat(path, &status) == 0)
+    add_linked(linked->tree.set, &status);
+  return true;
+}
+
+void inode_set_add_linked(struct inode_set *set, const char *path) {
+  struct stat status;
+  if (lstat(path, &status) < 0 || status.st_dev != set->device)
+    return;
+  add_linked(set, &status);
+  struct linked linked = {.tree = {.set = set}, .folder = path};
+  if (S_ISDIR(status.st_mode))
+    walk_folder(path, 2, visit_linked, &linked);
 }
 
 bool inode_set_contains(const struct inode_set *set, ino_t inode) {

@@ -522,6 +522,34 @@ def test_any_name(box, data):
     assert all(line.isascii() and "\x1b" not in line for line in told), told
 
 
+@once
+def test_no_desktop_is_told(box, data):
+    """E12: notifications would show markup that a path can hold. There are none: no program that shows
+    some is started, and nobody connects to the session's bus. Whoever shows a question gets the
+    path byte by byte and has to escape it for where it is shown (docs/PROTOCOL.md)."""
+    for name in ("notify-send", "zenity", "kdialog", "dbus-send", "gdbus", "xmessage"):
+        box.identity.file(box.path("fake", name), f"#!/bin/sh\necho $0 \"$@\" >>{box.path('shown')}\n")
+        os.chmod(box.path("fake", name), 0o755)
+    path = box.identity.file(f"{data}/<b>&amp;<a href='x'>", "odd\n")
+    with socket.socket(socket.AF_UNIX) as bus:
+        bus.bind(box.path("bus"))
+        bus.listen()
+        bus.settimeout(0.2)
+        box.identity.own(box.path("bus"))
+        environment = {"PATH": f"{box.path('fake')}:/usr/bin:/bin", "DISPLAY": ":0",
+                       "DBUS_SESSION_BUS_ADDRESS": f"unix:path={box.path('bus')}"}
+        assert box.plain(["notify-send", "control"], env=environment).exit == 0
+        with asking(box, ["cat", path], env=environment) as session, session.watch() as control:
+            asked = question(control)
+            assert asked["path"] == path
+            answer(control, {"cmd": "cmd.deny", "id": asked["id"]})
+            session.result()
+        with pytest.raises(TimeoutError):
+            bus.accept()
+    with open(box.path("shown")) as shown:
+        assert shown.read().splitlines() == [f"{box.path('fake')}/notify-send control"]
+
+
 # ---- bad messages never widen anything ----
 
 BAD = {

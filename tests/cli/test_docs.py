@@ -29,6 +29,18 @@ def test_every_promise_has_a_test():
     assert not [row for row in rows if "::test_" not in row]
 
 
+def test_every_row_about_prompts_and_approvals_has_tests():
+    text = (ROOT / "tests/escape/README.md").read_text()
+    table = text.split("row by row")[1].split("\n## ")[0]
+    rows = [line for line in table.splitlines() if line.startswith("| E")]
+    covered = set()
+    for first, last in re.findall(r"^\| E(\d+)(?:-E(\d+))?", "\n".join(rows), re.MULTILINE):
+        covered |= set(range(int(first), int(last or first) + 1))
+    assert covered == {*range(5, 13), *range(118, 130)}
+    written = "".join(path.read_text() for path in ROOT.glob("tests/*/test_*.py"))
+    assert not [name for name in re.findall(r"`(test_\w+)`", text) if f"def {name}(" not in written]
+
+
 @pytest.mark.parametrize("document", DOCUMENTS, ids=named)
 def test_links_lead_somewhere(document):
     for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", document.read_text()):

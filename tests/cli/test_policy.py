@@ -71,6 +71,17 @@ def test_explain_reads_and_writes(world):
     assert "sandbox run --ro" in world("explain", str(world.home / ".ssh/id_rsa")).stdout
 
 
+def test_explain_says_whether_a_secret_is_asked_about(world):
+    secret = str(world.home / ".ssh/id_rsa")
+    assert not explain(world, secret)["asks_secret"]
+    assert "ask_secrets: true" in world("explain", secret).stdout
+    user_policy(world, "filesystem: {ask_secrets: true, hide: [/srv/x]}\n")
+    assert explain(world, secret)["asks_secret"]
+    assert "with a warning" in world("explain", secret).stdout
+    assert not explain(world, "/srv/x")["asks_secret"], "what a store hides is never asked about"
+    assert "asked:" not in world("explain", "/srv/x").stdout + world("explain", "src/a.c").stdout
+
+
 def test_explain_looks_behind_links(world):
     (world.project / "innocent").symlink_to(world.home / ".ssh/id_rsa")
     assert explain(world, "innocent")["verdict"] == "hide"

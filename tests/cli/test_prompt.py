@@ -380,6 +380,14 @@ def test_long_name(inside, box, data):
     terminal.see("deep")
 
 
+def test_name_that_is_too_long_for_the_kernel(inside, data):
+    """E10: it is the kernel that says so, and nobody is asked."""
+    longest = data + "/" + "x/" * ((4096 - len(data)) // 2)
+    terminal = inside(f"cat {longest[:4096]}; cat {longest[:4095]}y; echo end")
+    terminal.see("File name too long")
+    terminal.see("end")
+
+
 # ---- sandbox watch ----
 
 

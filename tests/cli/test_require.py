@@ -124,6 +124,26 @@ def test_disabled(box, before):
     assert result.exit == 7 and box.canary in result.stdout and result.stderr == "", result
 
 
+def on_record(box):
+    lines = box.plain([box.world.command, "audit", "--json"]).stdout.splitlines()
+    return [line for line in map(json.loads, lines) if line["event"] in ("disabled", "preferred")]
+
+
+def test_what_runs_without_a_sandbox_is_on_record(box):
+    """And if it cannot be put on record, it does not run."""
+    assert box.run(["/bin/echo", "one"], options=["--require", "disabled"]).stdout == "one\n"
+    assert run_without(box, ["/bin/echo", "two"], ["--require", "preferred"],
+                       before=NOTHING).stdout == "two\n"
+    lines = on_record(box)[-2:]
+    assert [(line["event"], line["command"]) for line in lines] == [
+        ("disabled", ["/bin/echo", "one"]), ("preferred", ["/bin/echo", "two"])], lines
+    assert "max_user_namespaces" in lines[1]["reason"]
+    box.identity.file(box.path("state"), "a file where a folder is needed")
+    result = box.run(["touch", "made"], options=["--require", "disabled"],
+                     env={"XDG_STATE_HOME": box.path("state")})
+    assert result.exit == 125 and not os.path.exists(box.path("made")), result
+
+
 @pytest.mark.parametrize("argv, status", [(["no-such-command"], 127), (["/etc"], 126)])
 def test_disabled_keeps_the_exit_codes(box, argv, status):
     result = box.run(argv, options=["--require", "disabled"])

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -155,6 +156,32 @@ static void race_killed(char **paths) {
   }
 }
 
+/* One process is allowed to look, once, and ends. The next one with its number opens the file. */
+static void race_reused(char **paths) {
+  while (!is_over()) {
+    struct stat status;
+    pid_t first = fork();
+    if (first == 0)
+      _exit(stat(paths[0], &status) < 0);
+    int ended = 1;
+    waitpid(first, &ended, 0);
+    pid_t next = 0; /* the lowest numbers never come again: not for ever */
+    for (int i = 0; ended == 0 && next != first && i < 1000; i++) {
+      next = fork();
+      if (next == 0) {
+        leaks = 0;
+        if (getpid() == first)
+          look(paths[0]);
+        _exit(leaks > 0);
+      }
+      int leaked = 0;
+      waitpid(next, &leaked, 0);
+      tries += next == first;
+      leaks += leaked != 0;
+    }
+  }
+}
+
 /* ---- how far it came, where others can see it ---- */
 
 /* PATH PROGRESS: the count of tries goes to a file of eight bytes. */
@@ -175,7 +202,8 @@ static const struct {
   int paths;
 } races[] = {
     {"pointer", race_pointer, 2}, {"cwd", race_cwd, 3},       {"link", race_link, 3},
-    {"read", race_read, 1},       {"killed", race_killed, 1}, {"count", race_count, 2},
+    {"read", race_read, 1},       {"killed", race_killed, 1}, {"reused", race_reused, 1},
+    {"count", race_count, 2},
 };
 
 int main(int argc, char **argv) {

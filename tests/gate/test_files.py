@@ -381,6 +381,89 @@ def test_secrets_below_an_approved_folder_stay_hidden(box, gate):
     assert inside.stdout == "harmless\n" and box.canary not in inside.stderr, (inside, asked)
 
 
+def test_second_names_of_secrets_stay_hidden(box, gate, ground):
+    """A hard link in a folder that is allowed as a whole. The control: outside it can be read."""
+    os.link(box.home(".ssh/id_rsa"), f"{ground}/sub/innocent")
+    assert box.canary in box.plain(["/bin/cat", f"{ground}/sub/innocent"]).stdout
+    script = f"cat {ground}/file; cat {ground}/sub/below; cat {ground}/sub/innocent"
+    inside, asked = gates.run(box, gate, ["/bin/sh", "-c", script],
+                              lambda event: gates.approve(tree=ground))
+    assert inside.stdout == "content of the file\ncontent below\n", (inside, asked)
+    assert "denied" in inside.stderr and box.canary not in inside.stderr
+    assert len(asked) == 1, "not one mount"
+
+
+@pytest.mark.skipif(not gates.LONG, reason="fifty thousand files: only with SANDBOX_TEST_LONG=1")
+def test_second_names_in_a_folder_too_large_to_search(box, gate, ground):
+    """Its files are granted one by one."""
+    os.link(box.home(".ssh/id_rsa"), f"{ground}/sub/innocent")
+    for number in range(50001):
+        os.mknod(f"{ground}/sub/{number}")
+    script = f"cat {ground}/file; cat {ground}/sub/below; cat {ground}/sub/innocent"
+    inside, asked = gates.run(box, gate, ["/bin/sh", "-c", script],
+                              lambda event: gates.approve(tree=ground))
+    assert inside.stdout == "content of the file\ncontent below\n", (inside, asked)
+    assert box.canary not in inside.stderr
+
+
+# ---- what an approval does not give ----
+
+
+@pytest.mark.escape
+def test_approved_files_cannot_be_opened_for_writing(box, gate, ground):
+    """E17: by way of the descriptor. The control: outside it can."""
+    path = f"{ground}/file"
+    assert lines(box.plain([files(box), "write-again", path])) == ["write-again ok"]
+    for answer in (gates.approve(), gates.approve(tree=ground)):
+        inside, _ = gates.run(box, gate, [files(box), "write-again", path], lambda event: answer)
+        assert lines(inside)[0].split()[1] in ("EROFS", "EACCES"), inside
+
+
+CLIMB = """
+import os
+fd = os.open('GROUND/sub', os.O_RDONLY)
+def look(name, **where):
+    try:
+        print(name, os.read(os.open(name, os.O_RDONLY, **where), 100))
+    except OSError as error:
+        print(name, os.strerror(error.errno))
+look('below', dir_fd=fd)
+look('../file', dir_fd=fd)
+look('../../.ssh/id_rsa', dir_fd=fd)
+os.fchdir(fd)
+look('../exact')
+"""
+
+
+@pytest.mark.escape
+def test_approved_folders_are_no_way_up(box, gate, ground):
+    """E18: the folder's descriptor leads to nothing else. The control: outside it does."""
+    script = CLIMB.replace("GROUND", ground)
+    assert box.plain(["/usr/bin/python3", "-c", script]).stdout.count("content") == 3
+    inside, asked = gates.run(
+        box, gate, ["/usr/bin/python3", "-c", script],
+        lambda event: gates.approve() if event["path"] == f"{ground}/sub" else gates.deny())
+    assert inside.stdout.count("content") == 1 and "below b'content below" in inside.stdout, inside
+    assert ("read", f"{ground}/file") in asked and ("read", f"{ground}/exact") in asked, asked
+    assert box.canary not in inside.stdout
+
+
+@pytest.mark.escape
+def test_a_link_put_into_an_approved_folder_is_what_it_leads_to(box, gate, ground):
+    """E32: the approval is for objects in the folder, not for names. The control: outside it opens."""
+    box.identity.file(box.home("writes.yaml"), "version: 1\nfilesystem: {ask_writes: true}\n")
+    script = f"ln -s ../file {ground}/sub/new && rm {ground}/sub/below && " \
+             f"ln -s ../exact {ground}/sub/below; cat {ground}/sub/new {ground}/sub/below"
+    inside, asked = gates.run(
+        box, gate, ["/bin/sh", "-c", script],
+        lambda event: gates.approve() if event["path"] == f"{ground}/sub" else gates.deny(),
+        options=["--policy", box.home("writes.yaml")])
+    assert inside.stdout == "" and os.readlink(f"{ground}/sub/below") == "../exact", inside
+    assert {("read", f"{ground}/file"), ("read", f"{ground}/exact")} <= set(asked), asked
+    control = box.plain(["/bin/cat", f"{ground}/sub/new", f"{ground}/sub/below"])
+    assert control.stdout == "content of the file\ncontent of the exact one\n"
+
+
 # ---- once ----
 
 
