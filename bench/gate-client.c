@@ -1,11 +1,13 @@
 /* What bench/gate runs inside and outside: `open N PATH` and `stat N PATH` print nanoseconds per
- * call, `wait PATH` opens it once and prints the time at which that returned. */
+ * call, `time N COMMAND…` prints those of each run on stderr, `wait PATH` opens it once and prints
+ * the time at which that returned. */
 #include <fcntl.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -37,6 +39,29 @@ static int repeat(int (*call)(const char *), long count, const char *path) {
   return 0;
 }
 
+static int run(char **command, int null) {
+  pid_t child = fork();
+  if (child == 0) {
+    dup2(null, STDOUT_FILENO);
+    dup2(null, STDERR_FILENO);
+    execvp(command[0], command);
+    _exit(127);
+  }
+  int status;
+  return child < 0 || waitpid(child, &status, 0) < 0 ? 1 : status;
+}
+
+static int time_runs(long count, char **command) {
+  int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+  for (long i = 0; i < count; i++) {
+    uint64_t start = now();
+    if (run(command, null) != 0)
+      return 1;
+    fprintf(stderr, "%llu\n", (unsigned long long)(now() - start));
+  }
+  return 0;
+}
+
 int main(int argc, char **argv) {
   if (argc == 4 && strcmp(argv[1], "open") == 0)
     return repeat(open_once, atol(argv[2]), argv[3]);
@@ -47,6 +72,8 @@ int main(int argc, char **argv) {
     printf("%llu\n", (unsigned long long)now());
     return result < 0;
   }
-  fprintf(stderr, "gate-client open|stat N PATH, gate-client wait PATH\n");
+  if (argc > 3 && strcmp(argv[1], "time") == 0)
+    return time_runs(atol(argv[2]), argv + 3);
+  fprintf(stderr, "gate-client open|stat N PATH, time N COMMAND..., wait PATH\n");
   return 2;
 }
