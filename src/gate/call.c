@@ -155,6 +155,13 @@ bool call_only_reads(const struct call *call) {
   return is_open(call) && !(call->flags & O_PATH) && !writes(call) && call->resolve == 0;
 }
 
+bool call_may_write(const struct call *call) {
+  enum trap_kind kind = call->trap->kind;
+  if (is_open(call))
+    return !(call->flags & O_PATH) && (writes(call) || call->flags & O_CREAT);
+  return kind == TRAP_CHANGE || kind == TRAP_MAKE || kind == TRAP_REMOVE || kind == TRAP_BIND;
+}
+
 static struct judged ask(enum want want) {
   return (struct judged){CALL_ASK, want, 0};
 }

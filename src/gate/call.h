@@ -30,6 +30,9 @@ int call_base(const struct call *call, size_t index);
 /* Would a descriptor do instead of the object itself? */
 bool call_only_reads(const struct call *call);
 
+/* Might it change something? */
+bool call_may_write(const struct call *call);
+
 /* What a call that only looks is told about the object, without being let to it: a result for the
  * caller, or a negative errno; *ret_address and the data say what goes to its memory (size 0:
  * nothing). -ENOTSUP: this call, or one of a 32-bit program, cannot be answered for it. */

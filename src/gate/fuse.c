@@ -155,6 +155,11 @@ static bool may_ask_to_write(const struct fuse_gate *fuse, const char *path) {
   return fuse->gate->config.plan->ask_writes || gate_is_writable(fuse->gate, path);
 }
 
+/* A quiet call that speaks to a socket or watches a file needs the host's own. */
+static bool needs_mount(enum want want) {
+  return want != WANT_STAT && want != WANT_WRITE;
+}
+
 static bool is_quiet(struct fuse_gate *fuse, fuse_req_t request, const struct node *node,
                      const char *path) {
   pid_t inside = fuse_req_ctx(request)->pid;
@@ -162,9 +167,14 @@ static bool is_quiet(struct fuse_gate *fuse, fuse_req_t request, const struct no
   if (inside == 0 || node->fixed || gate_leads_to_mount(fuse->gate, path) ||
       gate_is_granting(fuse->gate, path))
     return false;
-  return quiet_call(gate_outer_thread(fuse->gate, inside), path, &node->status, &want) &&
-         (want != WANT_WRITE || may_ask_to_write(fuse, path)) &&
-         !once_use(&fuse->once, gate_outer_pid(fuse->gate, inside), &node->status, false);
+  if (!quiet_call(gate_outer_thread(fuse->gate, inside), path, &node->status, &want) ||
+      (want == WANT_WRITE && !may_ask_to_write(fuse, path)))
+    return false;
+  struct access_request wanted = {
+      .want = want, .path = path, .device = node->status.st_dev, .inode = node->status.st_ino};
+  if (!needs_mount(want) && gate_is_served(fuse->gate, &wanted))
+    return false;
+  return !once_use(&fuse->once, gate_outer_pid(fuse->gate, inside), &node->status, false);
 }
 
 /* The one exception to "at once": a call that holds a lock on the mount point was sent away before
@@ -452,7 +462,8 @@ static void on_done(struct waiting *waiting, enum outcome outcome) {
   if (outcome == OUTCOME_SERVE && waiting->request.want == WANT_WRITE) {
     fuse_reply_err(held->request, EROFS); /* nothing is ever written through here */
   } else if (outcome == OUTCOME_SERVE) {
-    remember_once(held->fuse, held);
+    if (!waiting->lasts)
+      remember_once(held->fuse, held);
     serve(held);
   } else if (outcome == OUTCOME_RETRY && is_on_descriptor(held)) {
     serve(held);
@@ -561,6 +572,11 @@ static void hold(fuse_req_t request, fuse_ino_t number, enum call call,
   ask(held_new(request, node_of(gate_of(request), number), call, info), wants[call]);
 }
 
+static void ask_quietly(struct held *held, enum want want) {
+  held->waiting.needs_mount = needs_mount(want);
+  ask(held, want);
+}
+
 static void op_readlink(fuse_req_t request, fuse_ino_t number) {
   struct fuse_gate *fuse = gate_of(request);
   struct node *node = node_of(fuse, number);
@@ -570,7 +586,7 @@ static void op_readlink(fuse_req_t request, fuse_ino_t number) {
   if (!(number & QUESTION) || number == FUSE_ROOT_ID)
     serve_link(request, number);
   else if (node_path(node, path, sizeof path) && quiet_call(thread, path, &node->status, &want))
-    ask(held_new(request, node, CALL_QUIET, NULL), want);
+    ask_quietly(held_new(request, node, CALL_QUIET, NULL), want);
   else
     fuse_reply_err(request, ESTALE);
 }

@@ -319,13 +319,57 @@ static void grant_at(struct gate *gate, struct waiting *waiting, const char *poi
     add_job(gate, job);
 }
 
+static bool is_granted(const struct gate *gate, const char *point, bool writable) {
+  return strv_contains(writable ? &gate->granted_writable : &gate->granted, point);
+}
+
+/* A mount for reading answers every write by itself, and nobody is asked. So where writes are asked
+ * about, FUSE serves what was allowed for reading: slower, but each write comes to us. */
+static bool is_better_served(struct gate *gate, const struct waiting *waiting,
+                             const struct answered *answer) {
+  return gate->config.plan->ask_writes && gate->config.plan->gate == GATE_FUSE &&
+         !answer->writable && !waiting->needs_mount && waiting->request.want != WANT_WRITE &&
+         !gate_is_touchable(gate, waiting->request.path);
+}
+
 static void grant(struct gate *gate, struct waiting *waiting, const struct answered *answer) {
   const char *path = waiting->request.path, *tree = answer->tree ? answer->tree : path;
   _cleanup_free_ char *point = grant_point(gate, tree, path, waiting->below);
-  if (!point || strv_contains(&gate->granted, point))
+  waiting->lasts = is_better_served(gate, waiting, answer);
+  if (waiting->lasts && !strv_contains(&gate->served, tree))
+    strv_add(&gate->served, tree);
+  if (!point || waiting->lasts || is_granted(gate, point, answer->writable))
     waiting->done(waiting, OUTCOME_SERVE);
   else
     grant_at(gate, waiting, point, answer->writable);
+}
+
+/* Secrets and their second names are decided about one by one. */
+bool gate_is_served(struct gate *gate, const struct access_request *request) {
+  if (request->want == WANT_WRITE || request->want == WANT_CONNECT || gate->served.count == 0)
+    return false;
+  second_names_prepare(gate, request->device);
+  if (is_hidden(gate, request->path) || inode_set_contains(&gate->linked, request->inode) ||
+      policy_decide(gate->config.policy, request->path, ACCESS_READ).verdict == VERDICT_HIDE)
+    return false;
+  STRV_FOREACH (tree, &gate->served) {
+    if (path_is_under(request->path, *tree))
+      return true;
+  }
+  return false;
+}
+
+bool gate_may_become_writable(const struct gate *gate, const char *path) {
+  size_t readable = 0, writable = 0; /* the deepest mount counts */
+  STRV_FOREACH (mount, &gate->mounts) {
+    size_t length = strlen(*mount);
+    bool granted = strv_contains(&gate->granted, *mount);
+    bool may = granted && !strv_contains(&gate->granted_writable, *mount);
+    size_t *longest = may ? &readable : &writable;
+    if (path_is_under(path, *mount) && length > *longest)
+      *longest = length;
+  }
+  return gate->config.plan->ask_writes && readable > writable;
 }
 
 void gate_repeat(struct gate *gate, struct waiting *waiting, const char *path, const char *target) {
@@ -411,6 +455,11 @@ void gate_ask(struct gate *gate, struct waiting *waiting) {
     settle(gate, waiting, &answer);
     return;
   }
+  if (!waiting->needs_mount && gate_is_served(gate, &waiting->request)) {
+    waiting->lasts = true;
+    waiting->done(waiting, OUTCOME_SERVE);
+    return;
+  }
   waiting->ticket =
       decisions_ask(gate->config.decisions, &waiting->request, on_answer, waiting, &answer);
   if (answer.answer != ANSWER_PENDING) {
@@ -451,8 +500,20 @@ void gate_renew(struct gate *gate, const char *path) {
   gate->trigger->refresh(gate, copy);
 }
 
-bool gate_revoke(struct gate *gate, const char *path) {
+static bool stop_serving(struct gate *gate, const char *path) {
   bool any = false;
+  for (size_t i = gate->served.count; i-- > 0;) {
+    _cleanup_free_ char *tree = xstrdup(gate->served.items[i]);
+    if (!path_is_under(tree, path) && !path_is_under(path, tree))
+      continue;
+    any = true;
+    strv_remove(&gate->served, tree);
+  }
+  return any;
+}
+
+bool gate_revoke(struct gate *gate, const char *path) {
+  bool any = stop_serving(gate, path);
   for (size_t i = gate->granted.count; i-- > 0;) {
     _cleanup_free_ char *granted = xstrdup(gate->granted.items[i]);
     /* A grant inside the tree, or the one that the path lies in. */
@@ -499,6 +560,7 @@ void gate_free(struct gate *gate) {
   strv_clear(&gate->mounts);
   strv_clear(&gate->granted);
   strv_clear(&gate->granted_writable);
+  strv_clear(&gate->served);
   strv_clear(&gate->touched[0]);
   strv_clear(&gate->touched[1]);
   inode_set_clear(&gate->linked);

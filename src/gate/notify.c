@@ -455,6 +455,25 @@ static void serve_covered(struct held *held) {
   open_for_it(held);
 }
 
+/* Something mounted is the kernel's business, but a mount that was granted for reading may be
+ * granted for writing as well, if that is asked for. */
+static struct judged judge_native(const struct held *held) {
+  const struct judged free = {.verdict = CALL_FREE};
+  struct found as_gated = held->found;
+  const char *name = strrchr(held->path, '/'), *found_name = strrchr(held->found.path, '/');
+  bool missing = held->found.fd < 0;
+  if (!call_may_write(&held->call) || held->interpreters > 0 ||
+      !gate_may_become_writable(held->notify->gate, held->found.path))
+    return free;
+  if (missing && strcmp(name ? name + 1 : held->path, found_name + 1) != 0)
+    return free; /* its folder is missing, too */
+  as_gated.place = missing                               ? PLACE_MISSING
+                   : S_ISDIR(held->found.status.st_mode) ? PLACE_FOLDER
+                                                         : PLACE_GATED;
+  struct judged judged = call_judge(&held->call, held->index, &as_gated);
+  return judged.verdict == CALL_WRITE || judged.verdict == CALL_WRITE_FOLDER ? judged : free;
+}
+
 static void proceed(struct held *held) {
   int result = held->path[0] ? resolve(held) : 0;
   if (result < 0) {
@@ -470,7 +489,7 @@ static void proceed(struct held *held) {
   } else {
     held->judged =
         held->found.place == PLACE_NATIVE
-            ? (struct judged){.verdict = CALL_FREE}
+            ? judge_native(held)
             : call_judge(&held->call, held->interpreters > 0 ? 0 : held->index, &held->found);
     bool missing = held->found.place == PLACE_MISSING || held->found.place == PLACE_NOWHERE;
     held->repeated = missing && held->judged.verdict == CALL_FREE ? held->found.repeats.count : 0;
@@ -520,6 +539,12 @@ static bool read_announced(const struct notify *notify, const struct call *call,
   return true;
 }
 
+/* Could it be asked about although it is about something mounted? */
+static bool may_ask_to_write(const struct notify *notify, const struct call *call) {
+  const struct gate *gate = notify->gate;
+  return gate->config.plan->ask_writes && gate->granted.count > 0 && call_may_write(call);
+}
+
 static void serve_call(struct notify *notify, const struct seccomp_notif *notification) {
   struct call call;
   char path[PATH_MAX];
@@ -537,7 +562,8 @@ static void serve_call(struct notify *notify, const struct seccomp_notif *notifi
     if (!read_announced(notify, &call, path))
       path[0] = '\0';
   }
-  bool native = result == 0 && (!path[0] || is_native(notify, &call, path));
+  bool native = result == 0 &&
+                (!path[0] || (!may_ask_to_write(notify, &call) && is_native(notify, &call, path)));
   if (!still_waits(notify, call.id))
     return;
   if (result < 0)

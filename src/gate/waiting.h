@@ -20,6 +20,8 @@ struct waiting {
   struct waiting *next_in_job;
   struct gate *gate;
   bool holds_lock;   /* the call holds a lock that mounting needs: it must go before the mount */
+  bool needs_mount;  /* serving it would not do: it is about the object itself */
+  bool lasts;        /* OUTCOME_SERVE: not only this once */
   const char *below; /* the call starts from this folder: a mount must be below it; or NULL */
   int opened;        /* gate_open: the descriptor, if it worked; the trigger's to close */
   void (*done)(struct waiting *waiting, enum outcome outcome); /* frees it */
@@ -59,6 +61,7 @@ struct gate {
   struct strv mounts;  /* every native mount of the view, from the start and granted */
   struct strv granted; /* those that were granted */
   struct strv granted_writable;
+  struct strv served; /* FUSE with ask_writes: readable trees that are not mounted, see gate.c */
   struct strv touched[2]; /* readable, writable: granted when first touched; resolved on demand */
   bool touched_known;
   struct inode_set linked; /* hidden files with a second name, on the device of the last grant */
@@ -80,6 +83,12 @@ bool gate_hides(const struct gate *gate, const char *path);
 
 /* Somebody looked for it all the same. */
 void gate_note_hidden(const struct gate *gate, const struct access_request *request);
+
+/* Is this allowed to be read, without a mount? */
+bool gate_is_served(struct gate *gate, const struct access_request *request);
+
+/* Is this in a mount that was granted for reading, and may writing be asked for? */
+bool gate_may_become_writable(const struct gate *gate, const char *path);
 
 /* Is a mount of this path under way? Is only the mounting left? */
 bool gate_is_granting(const struct gate *gate, const char *path);

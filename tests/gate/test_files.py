@@ -351,6 +351,46 @@ def test_every_write_may_be_asked_for(box, gate, ground):
     assert {op for op, _ in asked} == {"write"} and len(asked) == len(MAKES) + len(CHANGES), asked
 
 
+def test_what_was_allowed_for_reading_may_be_asked_for_again_for_writing(box, gate, ground):
+    """As an editor does: it reads, and writes later. Also in a folder that was allowed as a whole."""
+    box.identity.file(box.home("writes.yaml"), "version: 1\nfilesystem: {ask_writes: true}\n")
+    script = f"""
+        cat {ground}/file; cat {ground}/file; echo more >>{ground}/file; cat {ground}/file
+        ls {ground}/sub; cat {ground}/sub/below
+        echo new >{ground}/sub/made; cat {ground}/sub/made; mv {ground}/sub/made {ground}/sub/moved
+        cat {ground}/sub/moved; {ground}/program run"""
+    inside, asked = gates.run(box, gate, ["/bin/sh", "-c", script], lambda event: gates.approve(),
+                              options=["--policy", box.home("writes.yaml")])
+    assert inside.stdout.splitlines() == [
+        "content of the file", "content of the file", "content of the file", "more",
+        "below", "content below", "new", "new", "run"], (inside, asked)
+    assert [one for one in asked if one[0] == "write"] == [
+        ("write", f"{ground}/file"), ("write", f"{ground}/sub")], asked
+    assert len(asked) == 5, asked
+
+
+def test_reading_does_not_write(box, gate, ground):
+    """The same, and writing is denied: nothing changes, and reading goes on. A revoked one is asked
+    about again."""
+    box.identity.file(box.home("writes.yaml"), "version: 1\nfilesystem: {ask_writes: true}\n")
+    script = f"""
+        cat {ground}/file; echo more >>{ground}/file; rm {ground}/file; cat {ground}/file
+        touch ready; while [ ! -e go ]; do sleep 0.02; done; cat {ground}/file"""
+    before = harness.signature(ground)
+    answers = iter([gates.approve()])
+    with gates.Session(box, gate, ["/bin/sh", "-c", script],
+                       lambda event: gates.deny() if event["op"] == "write"
+                       else next(answers, gates.deny()),
+                       options=["--policy", box.home("writes.yaml")]) as it:
+        assert sessions.eventually(lambda: os.path.exists(box.path("ready")))
+        sessions.sandbox(box, "policy", "revoke", "--session", it.sid, f"{ground}/file")
+        box.identity.file(box.path("go"), "")
+        result = it.finish()
+    assert result.stdout == "content of the file\n" * 2, (result, it.asked)
+    assert harness.signature(ground) == before
+    assert [op for op, _ in it.asked] == ["read", "write", "write", "read"], it.asked
+
+
 def test_writes_may_be_asked_for(box, gate, ground):
     box.identity.file(box.home("writes.yaml"), "version: 1\nfilesystem: {ask_writes: true}\n")
     inside, asked = gates.run(
