@@ -215,11 +215,21 @@ static void refuse_hidden(struct fuse_gate *fuse, fuse_req_t request, const stru
   fuse_reply_err(request, EACCES);
 }
 
+/* Remembered by the kernel: a compiler looks for its tools in every folder of $PATH, each time. */
+static void reply_missing(fuse_req_t request) {
+  struct fuse_entry_param nothing = {.entry_timeout = FOLDER_SECONDS};
+  fuse_reply_entry(request, &nothing);
+}
+
 static void op_lookup(fuse_req_t request, fuse_ino_t parent, const char *name) {
   struct fuse_gate *fuse = gate_of(request);
   struct node *node;
   char path[PATH_MAX];
   int result = nodes_lookup(fuse->nodes, node_of(fuse, parent), name, &node);
+  if (result == -ENOENT) {
+    reply_missing(request);
+    return;
+  }
   if (result < 0) {
     fuse_reply_err(request, result == -ESTALE ? ENOENT : -result);
     return;
