@@ -39,11 +39,28 @@ static bool is_denied(const json_t *host) {
   return strcmp(json_string_value(json_object_get(host, "decision")), "deny") == 0;
 }
 
+/* Refused when it was looked up; it never came to a connection. */
+static bool is_name_alone(const json_t *host) {
+  return json_integer_value(json_object_get(host, "port")) == 0;
+}
+
 static void show_denied_host(const struct run_output *output, const json_t *host) {
   _cleanup_free_ char *name = escape_string(json_string_value(json_object_get(host, "host")));
   _cleanup_free_ char *reason = escape_string(json_string_value(json_object_get(host, "reason")));
-  fprintf(stderr, "sandbox %s  denied: %s:%lld (%s)\n", output->session_id, name,
-          json_integer_value(json_object_get(host, "port")), reason);
+  if (is_name_alone(host))
+    fprintf(stderr, "sandbox %s  denied: %s (%s)\n", output->session_id, name, reason);
+  else
+    fprintf(stderr, "sandbox %s  denied: %s:%lld (%s)\n", output->session_id, name,
+            json_integer_value(json_object_get(host, "port")), reason);
+}
+
+static size_t count_denied_names(const json_t *network) {
+  size_t index, count = 0;
+  json_t *host;
+  json_array_foreach(json_object_get(network, "hosts"), index, host) {
+    count += is_denied(host) && is_name_alone(host);
+  }
+  return count;
 }
 
 /* As many of the hosts that were refused as a person would read. */
@@ -52,9 +69,13 @@ static void show_network(const struct run_output *output, const struct session_r
   json_t *host;
   if (!result->network)
     return;
-  fprintf(stderr, "sandbox %s  %lld connections, %lld denied\n", output->session_id,
+  fprintf(stderr, "sandbox %s  %lld connections, %lld denied", output->session_id,
           json_integer_value(json_object_get(result->network, "connections")),
           json_integer_value(json_object_get(result->network, "denied")));
+  size_t names = count_denied_names(result->network);
+  if (names > 0)
+    fprintf(stderr, ", %zu name%s denied", names, names == 1 ? "" : "s");
+  fputc('\n', stderr);
   json_array_foreach(json_object_get(result->network, "hosts"), index, host) {
     if (is_denied(host) && denied++ < SHOWN_DENIALS)
       show_denied_host(output, host);

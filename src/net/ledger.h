@@ -1,10 +1,12 @@
 /* What the relay has carried and refused, in memory shared with the monitor: counters and one line
- * for each host, port and verdict. The relay writes, the monitor reads at any time, also after the
- * relay's end, and believes no more of it than that it is text and numbers. */
+ * for each host, port and verdict. The relay writes, but for one word of the monitor's; the monitor
+ * reads at any time, also after the relay's end, and believes no more of it than that it is text
+ * and numbers. */
 #pragma once
 
 #include <jansson.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "net/address.h"
@@ -23,7 +25,8 @@ struct ledger_line {
 
 struct ledger {
   uint64_t connections, active, denied, failed, questions, denied_questions, sent, received;
-  uint64_t unlisted; /* connections for which there was no line left */
+  uint64_t unlisted;          /* connections for which there was no line left */
+  _Atomic bool nobody_to_ask; /* the monitor's word: whatever it is asked, it says no */
   _Atomic uint32_t line_count;
   struct ledger_line lines[LEDGER_LINES];
 };

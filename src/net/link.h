@@ -7,13 +7,15 @@
 enum link_kind {
   /* relay → monitor */
   LINK_READY,    /* confined and at work */
-  LINK_ASK,      /* policy does not know the host: what shall it be? */
+  LINK_ASK,      /* policy does not know the host: what shall it be? Port 0: its name alone */
   LINK_WITHDRAW, /* nobody waits for that answer any more */
   LINK_RECORD,   /* the first connection to a host and port: write it down before it is made */
   LINK_DENIED,   /* refused; count: how many since the last of these */
   /* monitor → relay */
   LINK_ANSWER, /* to a question, or to what is to be written down; allowed: yes or no */
 };
+
+#define UNASKED "not in network.allow, and nobody is there to be asked"
 
 struct link_message {
   uint32_t kind, id, count;

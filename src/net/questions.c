@@ -186,6 +186,26 @@ static void reply_denied(struct asker *asker, const struct dns_question *questio
   send_reply(asker, question, &(struct dns_reply){.code = DNS_NO_SUCH_NAME, .blocked = true});
 }
 
+/* The monitor would say no to a connection: better that the name does not exist, which a program
+ * believes at once, than a reset, which some try again for minutes. The first time it is asked all
+ * the same, so that it is told and written down as every such denial is. */
+static void reply_unasked(struct asker *asker, const struct dns_question *question) {
+  struct relay *relay = asker->relay;
+  const struct ledger_line *line =
+      ledger_find(relay->input->ledger, question->name, 0, false, UNASKED);
+  struct link_message message = {.kind = LINK_ASK, .id = ++relay->last_question};
+  strcpy(message.host, question->name);
+  if (!asker->flow)
+    message.client = address_from_sockaddr(&asker->from, &message.client_port);
+  bool told = line && line->connections == 0 &&
+              send(relay->line.fd, &message, sizeof message, MSG_NOSIGNAL | MSG_DONTWAIT) > 0;
+  relay->input->ledger->denied_questions++;
+  note_missing(relay, question->name);
+  relay_note_denied(relay,
+                    &(struct refusal){.host = question->name, .reason = UNASKED, .asked = told});
+  send_reply(asker, question, &(struct dns_reply){.code = DNS_NO_SUCH_NAME, .blocked = true});
+}
+
 /* ---- looking outside ---- */
 
 static void free_asked(struct asked *asked) {
@@ -262,6 +282,8 @@ static void answer(struct asker *asker, const uint8_t *message, size_t length) {
   }
   if (!known && (decision.verdict == HOST_DENIED || !relay->input->may_ask))
     reply_denied(asker, &question, decision.rule);
+  else if (!known && relay->input->ledger->nobody_to_ask)
+    reply_unasked(asker, &question);
   else if (!known || relay->input->upstream.kind != UPSTREAM_NONE)
     reply_synthetic(asker, &question); /* nobody outside is asked before somebody says yes */
   else

@@ -207,6 +207,16 @@ static bool has_answering_supervisor(const struct decisions *decisions) {
   return false;
 }
 
+bool decisions_may_allow_hosts(const struct decisions *decisions) {
+  if (decisions->config.waits || decisions->config.learns || has_answering_supervisor(decisions))
+    return true;
+  for (size_t i = 0; i < decisions->approvals.count; i++) {
+    if (decisions->approvals.items[i].subject == SUBJECT_NETWORK)
+      return true;
+  }
+  return false;
+}
+
 /* Reads are allowed without a question, but for secrets. A listed folder only this once: what is
  * read in it is to be recorded, too. */
 static struct outcome learn(const struct access_request *request, const char *secret) {

@@ -32,6 +32,10 @@ uint64_t decisions_ask(struct decisions *decisions, const struct access_request 
 /* The asking call was interrupted or its process died: the question goes when nobody waits. */
 void decisions_withdraw(struct decisions *decisions, uint64_t ticket);
 
+/* False while every host that no rule names would be denied: nobody is there to be asked, and none
+ * was approved before. */
+bool decisions_may_allow_hosts(const struct decisions *decisions);
+
 /* A write to a gated place that is refused without a question: audited, counted, summarised. */
 void decisions_note_refused(struct decisions *decisions, const struct access_request *request,
                             const char *reason);

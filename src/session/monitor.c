@@ -444,6 +444,7 @@ static void lifeline_is_cut(struct monitor *monitor) {
 }
 
 static void look_once(struct monitor *monitor) {
+  network_note_supervisors(monitor);
   struct pollfd watched[WATCH_CONTROL + CONTROL_WATCH_LIMIT] = {
       [WATCH_CHANNEL] = {.fd = monitor->engine.channel, .events = POLLIN},
       [WATCH_SIGNALS] = {.fd = monitor->signals, .events = POLLIN},

@@ -101,6 +101,14 @@ void network_sockets(struct monitor *monitor, const struct message *message,
   }
 }
 
+void network_note_supervisors(struct monitor *monitor) {
+  const struct decisions *decisions = monitor->supervision.decisions;
+  if (monitor->network.ledger)
+    atomic_store_explicit(&monitor->network.ledger->nobody_to_ask,
+                          !decisions || !decisions_may_allow_hosts(decisions),
+                          memory_order_relaxed);
+}
+
 struct pollfd network_watch(const struct network *network) {
   return (struct pollfd){.fd = network->line >= 0 ? network->line : network->idle,
                          .events = POLLIN};
@@ -172,10 +180,17 @@ static void on_answer(void *context, uint64_t ticket, const struct answered *ans
   forget(&monitor->network, question);
 }
 
+static void answer_at_once(struct network_question *question, enum answer given) {
+  struct monitor *monitor = question->monitor;
+  bool asked = decisions_may_allow_hosts(monitor->supervision.decisions);
+  answer(monitor, question->id, given == ANSWER_ALLOW, asked ? "denied when asked" : UNASKED);
+  forget(&monitor->network, question);
+}
+
 static void ask(struct monitor *monitor, const struct link_message *message) {
   struct decisions *decisions = monitor->supervision.decisions;
   if (!decisions) {
-    answer(monitor, message->id, false, "not in network.allow, and nobody to ask");
+    answer(monitor, message->id, false, UNASKED);
     return;
   }
   struct access_request request = {
@@ -183,7 +198,8 @@ static void ask(struct monitor *monitor, const struct link_message *message) {
       .want = WANT_CONNECT,
       .host = message->host,
       .port = message->port,
-      .pid = socket_owner(monitor->engine.init, &message->client, message->client_port),
+      .pid = socket_owner(monitor->engine.init, message->port == 0, &message->client,
+                          message->client_port),
   };
   struct network_question *question = xcalloc(1, sizeof *question);
   *question = (struct network_question){
@@ -192,7 +208,7 @@ static void ask(struct monitor *monitor, const struct link_message *message) {
   struct answered answered = {0};
   question->ticket = decisions_ask(decisions, &request, on_answer, question, &answered);
   if (answered.answer != ANSWER_PENDING)
-    on_answer(question, 0, &answered);
+    answer_at_once(question, answered.answer);
 }
 
 static void withdraw(struct monitor *monitor, uint32_t id) {

@@ -32,6 +32,10 @@ struct network {
 void network_sockets(struct monitor *monitor, const struct message *message,
                      int fds[FD_PASS_LIMIT]);
 
+/* Tells the relay whether unknown hosts may still be allowed: a name that would be denied is better
+ * not found at all. */
+void network_note_supervisors(struct monitor *monitor);
+
 /* What to poll for, and what to do then. */
 struct pollfd network_watch(const struct network *network);
 void network_read(struct monitor *monitor);

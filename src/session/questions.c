@@ -127,6 +127,8 @@ char *request_show(const struct access_request *request) {
   if (request->subject == SUBJECT_FILE)
     return escape_string(request->path);
   _cleanup_free_ char *host = escape_string(request->host);
+  if (request->port == 0)
+    return steal_pointer(host); /* a name that was looked up */
   return xasprintf(strchr(host, ':') ? "[%s]:%u" : "%s:%u", host, request->port);
 }
 

@@ -27,11 +27,13 @@ static void write_address(const struct address *address, char ret_text[48]) {
   }
 }
 
-static unsigned long find_inode(pid_t init, const struct address *address, uint16_t port) {
+static unsigned long find_inode(pid_t init, bool datagrams, const struct address *address,
+                                uint16_t port) {
   char path[64], wanted[64], hex[48];
   write_address(address, hex);
   snprintf(wanted, sizeof wanted, ": %s:%04X ", hex, port);
-  snprintf(path, sizeof path, "/proc/%d/net/%s", (int)init, address->family == 6 ? "tcp6" : "tcp");
+  snprintf(path, sizeof path, "/proc/%d/net/%s%s", (int)init, datagrams ? "udp" : "tcp",
+           address->family == 6 ? "6" : "");
   _cleanup_free_ char *table = NULL;
   if (file_read_at(AT_FDCWD, path, TABLE_LIMIT, &table, NULL) < 0)
     return 0;
@@ -80,8 +82,8 @@ static pid_t search(pid_t pid, unsigned long inode, unsigned *budget) {
   return found;
 }
 
-pid_t socket_owner(pid_t init, const struct address *address, uint16_t port) {
-  unsigned long inode = address->family ? find_inode(init, address, port) : 0;
+pid_t socket_owner(pid_t init, bool datagrams, const struct address *address, uint16_t port) {
+  unsigned long inode = address->family ? find_inode(init, datagrams, address, port) : 0;
   unsigned budget = PROCESS_LIMIT;
   return inode ? search(init, inode, &budget) : 0;
 }

@@ -194,6 +194,9 @@ def test_summary_names_what_was_denied(net):
     result = net.run(["curl", "-s", "http://evil.test/"], options=[*allow("good.test"), "--summary"])
     assert "0 connections, 1 denied" in result.stderr
     assert "denied: evil.test:80 (not in network.allow)" in result.stderr, result
+    result = net.run([*PLAIN, "http://evil.test/"], options=[*allow("good.test"), "--summary"])
+    assert "0 connections, 0 denied, 1 name denied" in result.stderr
+    assert "denied: evil.test (not in network.allow: the name was not looked up)" in result.stderr
 
 
 def test_refusal_by_proxy_says_how(net):

@@ -114,8 +114,28 @@ def test_approved_name_is_still_guarded(net):
 
 
 def test_nobody_to_ask(net):
+    """Said at once, and to those who do not know of the proxy in a way that nobody tries again."""
+    net.internet.queries.clear()
     result = run(net, [*PLAIN, "http://other.test/"], GOOD)
-    assert result.exit == 56 and "--allow-network=other.test:80" in result.stderr, result
+    assert result.exit == 6 and "--allow-network=other.test," in result.stderr, result
+    assert "/curl may not connect to other.test:" in result.stderr
+    assert not net.internet.was_asked("other.test")
+    result = run(net, [*CURL, "http://other.test/"], GOOD)
+    assert "nobody is there to be asked" in result.stdout, result
+    assert "--allow-network=other.test:80" in result.stderr, result
+    result = run(net, [*PLAIN, "http://203.0.113.11/"], GOOD)
+    assert result.exit in (7, 56) and "--allow-network=203.0.113.11:80" in result.stderr, result
+
+
+def test_what_was_approved_stays_so_when_nobody_is_left(net):
+    script = "curl -sS -m 15 --noproxy '*' http://other.test/; until [ -e go ]; do sleep 0.02; done; " \
+             "getent hosts other.test && curl -sS -m 15 --noproxy '*' http://other.test/2"
+    with asking(net, ["sh", "-c", script], *GOOD) as session:
+        with session.watch() as control:
+            approve(control, question(control), "session")
+        net.identity.file(net.path("go"), "")
+        code, out, _ = session.result()
+        assert code == 0 and out.count("203.0.113.11") == 2, out
 
 
 def test_explicit_deny_is_not_asked_about(net):
