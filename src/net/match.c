@@ -8,6 +8,7 @@
 #include "core/alloc.h"
 #include "core/cleanup.h"
 #include "core/escape.h"
+#include "net/idn.h"
 
 /* ":443" or ":8000-8999" */
 static bool take_ports(const char *text, struct host_rule *rule) {
@@ -120,6 +121,9 @@ static int compile_list(const struct strv *list, const char *key, struct host_ru
     if (problem) {
       _cleanup_free_ char *shown = escape_string(*item);
       sb_fail(error, SB_CODE_POLICY, 0, "%s: '%s' %s", key, shown, problem);
+      _cleanup_free_ char *ascii = idn_suggest(*item);
+      if (ascii)
+        return sb_hint(error, "write %s", ascii);
       return sb_hint(error, "write HOST, *.DOMAIN or ADDRESS/BITS, each with or without :PORT");
     }
     rule.written = xasprintf("%s: %s", key, *item);

@@ -162,6 +162,9 @@ static int parse_text(const struct load *load, const struct schema_key *key,
   if (problem) {
     _cleanup_free_ char *value = escape_string(node->text);
     fail(load, node, "%s: '%s' %s", key->name, value, problem);
+    _cleanup_free_ char *better = schema_suggest(key, node->text);
+    if (better)
+      return sb_hint(load->error, "write %s", better);
     return sb_hint(load->error, "%s takes %s", key->name, key->help);
   }
   ret->text = node->text;

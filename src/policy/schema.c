@@ -11,7 +11,10 @@
 #include "core/escape.h"
 #include "core/suggest.h"
 #include "core/text.h"
+#include "net/idn.h"
+#include "net/match.h"
 #include "net/publish.h"
+#include "net/settings.h"
 
 /* Choices go from strict to loose: NARROWING_SMALLER and the enums in policy.h rely on it. */
 static const char *const mode_words[] = {"dynamic", "static", NULL};
@@ -45,7 +48,20 @@ static const char *check_host(const char *value) {
   if (strpbrk(value, "@?#\\\"'"))
     return "has characters that no host name has; write HOST, *.DOMAIN, ADDRESS/BITS, or any of "
            "them with :PORT";
-  return NULL;
+  struct host_rule ignored;
+  return host_rule_parse(value, &ignored);
+}
+
+static const char *check_http_proxy(const char *value) {
+  struct upstream ignored;
+  const char *problem = check_text(value);
+  return problem ? problem : upstream_parse(value, false, &ignored);
+}
+
+static const char *check_socks_proxy(const char *value) {
+  struct upstream ignored;
+  const char *problem = check_text(value);
+  return problem ? problem : upstream_parse(value, true, &ignored);
 }
 
 static const char *check_socket(const char *value) {
@@ -152,8 +168,8 @@ const struct schema_key schema_table[] = {
          "host sockets bound into the sandbox, by path"),
     LIST("network.publish", network.publish, NARROWING_NEVER, check_publish,
          "HOST_PORT:SANDBOX_PORT, on the host's loopback"),
-    TEXT("network.http_proxy", network.http_proxy, check_text, "an upstream HTTP proxy"),
-    TEXT("network.socks_proxy", network.socks_proxy, check_text, "an upstream SOCKS5 proxy"),
+    TEXT("network.http_proxy", network.http_proxy, check_http_proxy, "an upstream HTTP proxy"),
+    TEXT("network.socks_proxy", network.socks_proxy, check_socks_proxy, "an upstream SOCKS5 proxy"),
     WORD("network.driver", network.driver, driver_words, "what carries the traffic"),
     SWITCH("network.allow_local_binding", network.allow_local_binding,
            "the command may listen on its own loopback"),
@@ -232,6 +248,10 @@ static const char *name_within(const struct schema_key *key, const char *section
   return strncmp(key->name, section, length) == 0 && key->name[length] == '.'
              ? key->name + length + 1
              : NULL;
+}
+
+char *schema_suggest(const struct schema_key *key, const char *value) {
+  return key->check == check_host ? idn_suggest(value) : NULL;
 }
 
 const struct schema_key *schema_find(const char *section, const char *name) {

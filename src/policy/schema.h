@@ -42,6 +42,9 @@ struct schema_key {
 
 extern const struct schema_key schema_table[]; /* ends with a NULL name */
 
+/* What to write in place of a value that the key's check refuses, or NULL. */
+char *schema_suggest(const struct schema_key *key, const char *value);
+
 /* Key of a name in a section ("" at the top), or NULL. */
 const struct schema_key *schema_find(const char *section, const char *name);
 bool schema_is_section(const char *name);

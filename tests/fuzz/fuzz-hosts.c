@@ -9,6 +9,7 @@
 #include "core/cleanup.h"
 #include "core/strv.h"
 #include "net/guard.h"
+#include "net/idn.h"
 #include "net/settings.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t length);
@@ -95,6 +96,14 @@ static void check_upstream(const char *text) {
   }
 }
 
+static void check_advice(const char *text) {
+  _cleanup_free_ char *advice = idn_suggest(text);
+  for (const char *at = advice; at && *at; at++) {
+    if ((unsigned char)*at >= 0x80)
+      abort();
+  }
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t length) {
   uint16_t port;
   _cleanup_free_ char *text = xstrndup((const char *)data, length); /* ends at a NUL */
@@ -105,5 +114,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t length) {
     abort();
   check_rule(text);
   check_upstream(text);
+  check_advice(text);
   return 0;
 }

@@ -150,6 +150,19 @@ def test_denied_name_is_explained_to_dig(net):
     assert "NXDOMAIN" in result.stdout and "denied by the sandbox" in result.stdout, result
 
 
+def test_names_beyond_ascii(net):
+    """On the wire there are only xn-- names; what looks alike is another name."""
+    rules = allow("xn--bcher-kva.test", "paypal.test")
+    for name in ("b\u00fccher.test", "B\u00dcCHER.test", "xn--bcher-kva.test", "XN--BCHER-KVA.test"):
+        for curl in (PLAIN, CURL):
+            said = reached(net.run([*curl, f"http://{name}/"], options=rules))
+            assert said["address"] == "203.0.113.10", (name, said)
+    for name in ("p\u0430ypal.test", "xn--pypal-4ve.test"):
+        assert net.run([*PLAIN, f"http://{name}/"], options=rules).exit == 6
+        assert net.run([*CURL, "-f", f"http://{name}/"], options=rules).exit == 22
+        assert reached(net.plain([*PLAIN, f"http://{name}/"])), "control: it exists"
+
+
 # ---- settings inside ----
 
 
@@ -209,7 +222,8 @@ def test_refusal_by_proxy_says_how(net):
 @pytest.mark.parametrize("rule,problem", [
     ("*good.test", "whole first label"), ("good.test:0", "wrong port"),
     ("good.test:65536", "wrong port"), ("10.0.0.1/8", "network's first address"),
-    ("b\u00fccher.test", "xn--"), ("a_b.test", "not a host name")])
+    ("b\u00fccher.test:80", "write xn--bcher-kva.test:80"), ("p\u0430ypal.test", "xn--"),
+    ("a_b.test", "not a host name")])
 def test_wrong_rule_is_an_error(net, rule, problem):
     result = net.run(["true"], options=allow(rule))
     assert result.exit == 125 and problem in result.stderr, result

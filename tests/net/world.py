@@ -31,6 +31,8 @@ ZONE = {
     "rebind.test": ["203.0.113.10"],
     "dead.test": ["203.0.113.99"],
     "db.corp.test": ["203.0.113.10"],
+    "xn--bcher-kva.test": ["203.0.113.10"],  # bücher
+    "xn--pypal-4ve.test": ["203.0.113.10"],  # paypal with a Cyrillic letter
     "programs.test": ["203.0.113.20"],  # see services.py
     "denied-programs.test": ["203.0.113.20"],
 }

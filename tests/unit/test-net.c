@@ -16,6 +16,7 @@
 #include "net/dns.h"
 #include "net/guard.h"
 #include "net/http.h"
+#include "net/idn.h"
 #include "net/names.h"
 #include "net/packet.h"
 #include "net/settings.h"
@@ -216,6 +217,38 @@ static void test_wrong_rules(void **state) {
     struct host_rule rule;
     if (!host_rule_parse(wrong[i], &rule))
       fail_msg("'%s' is taken", wrong[i]);
+  }
+}
+
+/* What is advised for names that are not ASCII; in doubt nothing. */
+static void test_idn(void **state) {
+  (void)state;
+  static const struct {
+    const char *name, *advice;
+  } rows[] = {
+      {"example.org", NULL},
+      {"b\xc3\xbc"
+       "cher.example",
+       "xn--bcher-kva.example"},
+      {"*.B\xc3\xbc"
+       "cher.example:443",
+       "*.xn--bcher-kva.example:443"},
+      {"fa\xc3\x9f.de", "xn--fa-hia.de"},
+      {"\xd0\xbf\xd1\x80\xd0\xb8\xd0\xbc\xd0\xb5\xd1\x80.\xd1\x80\xd1\x84",
+       "xn--e1afmkfd.xn--p1ai"},
+      {"\xe4\xbe\x8b\xe3\x81\x88.\xe3\x83\x86\xe3\x82\xb9\xe3\x83\x88", "xn--r8jz45g.xn--zckzah"},
+      {"\xed\x95\x9c\xea\xb5\xad.kr", "xn--3e0b707e.kr"},
+      {"\xd1\x80\xd0\xb0ypal.com", NULL}, /* Cyrillic and Latin */
+      {"u\xcc\x88.org", NULL},            /* in two pieces */
+      {"\xc3\x9c.org", NULL},             /* a large letter */
+      {"\xe2\x98\x83.com", NULL},         /* a snowman */
+      {"\xc3.org", NULL},
+  };
+  for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+    char *advice = idn_suggest(rows[i].name);
+    if (rows[i].advice ? !advice || strcmp(advice, rows[i].advice) != 0 : advice != NULL)
+      fail_msg("row %zu: %s", i, advice ? advice : "nothing");
+    free(advice);
   }
 }
 
@@ -678,6 +711,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_rules),
     cmocka_unit_test(test_rules_without_port),
     cmocka_unit_test(test_wrong_rules),
+    cmocka_unit_test(test_idn),
     cmocka_unit_test(test_upstream),
     cmocka_unit_test(test_guard),
     cmocka_unit_test(test_names),
