@@ -42,8 +42,8 @@ static int refuse_features(const struct backend *backend, uint64_t missing,
  * than it needs (network, overlays), or write where it must not. */
 static uint64_t never_weakened(void) {
   return FEATURE(NETWORK_FULL) | FEATURE(NETWORK_FILTERED) | FEATURE(NETWORK_NONE) |
-         FEATURE(OVERLAY) | FEATURE(PUBLISH) | FEATURE(UNIX_SOCKETS) | FEATURE(CONTAINERS) |
-         FEATURE(VIRTUAL_MACHINES);
+         FEATURE(NETWORK_DRIVER) | FEATURE(OVERLAY) | FEATURE(PUBLISH) | FEATURE(UNIX_SOCKETS) |
+         FEATURE(CONTAINERS) | FEATURE(VIRTUAL_MACHINES);
 }
 
 static int refuse_always(const struct backend *backend, uint64_t missing, struct sb_error *error) {

@@ -5,6 +5,7 @@
 #include "backend/backend.h"
 #include "core/cleanup.h"
 #include "core/path.h"
+#include "net/drivers/driver.h"
 
 static const struct {
   const char *name, *text;
@@ -23,6 +24,7 @@ static const struct {
     [FEATURE_NETWORK_NONE] = {"network-none", "no network"},
     [FEATURE_NETWORK_FILTERED] = {"network-filtered", "network to listed hosts only"},
     [FEATURE_NETWORK_FULL] = {"network-full", "the whole network"},
+    [FEATURE_NETWORK_DRIVER] = {"network-driver", "a network driver (a plain IP stack)"},
     [FEATURE_PUBLISH] = {"publish", "published ports"},
     [FEATURE_UNIX_SOCKETS] = {"unix-sockets", "UNIX sockets from the host"},
     [FEATURE_LIMIT_MEMORY] = {"limit-memory", "a memory limit"},
@@ -67,7 +69,10 @@ static uint64_t network_features(const struct policy *policy) {
   static const uint64_t modes[] = {[NETWORK_NONE] = FEATURE(NETWORK_NONE),
                                    [NETWORK_FILTERED] = FEATURE(NETWORK_FILTERED),
                                    [NETWORK_FULL] = FEATURE(NETWORK_FULL)};
-  return modes[policy->network.mode] | (policy->network.publish.count > 0 ? FEATURE(PUBLISH) : 0) |
+  bool driven =
+      policy->network.mode != NETWORK_NONE && net_driver_find(policy->network.driver) != NULL;
+  return modes[policy->network.mode] | (driven ? FEATURE(NETWORK_DRIVER) : 0) |
+         (policy->network.publish.count > 0 ? FEATURE(PUBLISH) : 0) |
          (policy->network.unix_sockets.count > 0 ? FEATURE(UNIX_SOCKETS) : 0);
 }
 

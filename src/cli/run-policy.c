@@ -96,6 +96,11 @@ static int apply_scalar_flag(struct policy *policy, const struct host_context *h
     apply_network_flag(policy, given->value);
     set_scalar(policy, "network.mode");
     return 0;
+  case RUN_NETWORK_DRIVER:
+    free(policy->network.driver);
+    policy->network.driver = xstrdup(given->value);
+    set_scalar(policy, "network.driver");
+    return 0;
   case RUN_PUBLISH:
     strv_add(&policy->network.publish, given->value);
     return 0;

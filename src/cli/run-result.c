@@ -69,6 +69,13 @@ static void show_network(const struct run_output *output, const struct session_r
   json_t *host;
   if (!result->network)
     return;
+  const char *driver = json_string_value(json_object_get(result->network, "driver"));
+  if (driver) {
+    fprintf(stderr, "sandbox %s  %s: %lld bytes sent, %lld received\n", output->session_id, driver,
+            json_integer_value(json_object_get(result->network, "sent")),
+            json_integer_value(json_object_get(result->network, "received")));
+    return;
+  }
   fprintf(stderr, "sandbox %s  %lld connections, %lld denied", output->session_id,
           json_integer_value(json_object_get(result->network, "connections")),
           json_integer_value(json_object_get(result->network, "denied")));
@@ -133,6 +140,10 @@ void run_show_notice(void *context, const struct session_notice *notice) {
     write_status(output,
                  json_pack("{s:s, s:s, s:s, s:s}", "event", "limit", "sid", output->session_id,
                            "limit", limit_name(notice->result->limit), "value", notice->text));
+    return;
+  case SESSION_DISCONNECTED:
+    write_status(output, json_pack("{s:s, s:s, s:s}", "event", "disconnected", "sid",
+                                   output->session_id, "driver", notice->text));
     return;
   case SESSION_EXITED:
     write_status(output, json_pack("{s:s, s:s, s:i}", "event", "exited", "sid", output->session_id,

@@ -42,7 +42,12 @@ static char *line_for_people(const json_t *stats) {
                json_string_value(json_object_get(stats, "sid")), age, cpu < 0 ? 0 : cpu, memory,
                peak, processes < 0 ? 0 : processes, read, written);
   const json_t *network = json_object_get(stats, "network");
-  if (json_is_object(network))
+  const char *driver = json_string_value(json_object_get(network, "driver"));
+  if (driver) {
+    _cleanup_free_ char *sent = show_bytes(number(network, "sent"));
+    _cleanup_free_ char *received = show_bytes(number(network, "received"));
+    text_appendf(&text, "  %s sent %s received %s", driver, sent, received);
+  } else if (json_is_object(network))
     text_appendf(&text, "  connections %.0f (open %.0f, denied %.0f)",
                  number(network, "connections"), number(network, "active"),
                  number(network, "denied"));

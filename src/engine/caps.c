@@ -51,3 +51,24 @@ int caps_drop_all(void) {
     result = clear_sets(); /* last: the others need CAP_SETPCAP */
   return result;
 }
+
+/* The bounding set holds back what uid 0 would get by the exec. */
+int caps_pass(uint64_t passed) {
+  for (unsigned long capability = 0; capability < 64; capability++) {
+    if (!(passed >> capability & 1) && prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) < 0 &&
+        errno != EINVAL)
+      return -errno;
+  }
+  struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+  struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3] = {0};
+  for (int i = 0; i < _LINUX_CAPABILITY_U32S_3; i++)
+    data[i].effective = data[i].permitted = data[i].inheritable = (uint32_t)(passed >> (32 * i));
+  if (syscall(SYS_capset, &header, data) < 0)
+    return -errno;
+  for (unsigned long capability = 0; capability < 64; capability++) {
+    if (passed >> capability & 1 &&
+        prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, capability, 0, 0) < 0)
+      return -errno;
+  }
+  return 0;
+}

@@ -11,3 +11,7 @@ int caps_drop_all(void);
 /* Gives up all but these (bits by number) of the capabilities that this process has in its user
  * namespace. Returns 0 or a negative errno. */
 int caps_keep(uint64_t kept);
+
+/* The same, and a program that is started next has them, too, whoever we are, and no others. Needs
+ * CAP_SETPCAP. */
+int caps_pass(uint64_t passed);

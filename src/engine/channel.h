@@ -13,6 +13,7 @@ enum message_kind {
   MESSAGE_SIGNAL_GROUP, /* value: signal for its whole process group */
   MESSAGE_SIGNAL_ALL,   /* value: signal for every process of the session but init */
   MESSAGE_CONTINUE,     /* after MESSAGE_STOPPED: the user brought the job back */
+  MESSAGE_CONNECTED,    /* the network driver is at work */
   MESSAGE_EXEC,         /* starts one more command; carries its description and descriptors */
   MESSAGE_EXEC_SIGNAL,  /* value: signal for that command's process group */
   /* init → monitor */
@@ -20,6 +21,8 @@ enum message_kind {
   MESSAGE_NETWORK,  /* carries sockets of the relay, which lie in the session's network; value:
                        the first's place, id: 1 with the last of them */
   MESSAGE_PUBLISH,  /* carries the user and network namespaces, for published ports */
+  MESSAGE_DRIVER,   /* carries the user and network namespaces and a route socket of the latter, for
+                       the network driver */
   MESSAGE_GATE,     /* carries the gate's device or listener, the mount and user namespaces, and the
                        pid namespace (FUSE) or the root (seccomp notify) */
   MESSAGE_STARTED,  /* the exec succeeded; value: pid inside; if idle, carries /proc and /tmp. Not

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/netlink.h>
 #include <net/if.h>
 #include <poll.h>
 #include <sched.h>
@@ -106,7 +107,7 @@ static int send_sockets(struct init *init, const int *sockets, int first, int en
  * way out. */
 static int prepare_network(struct init *init) {
   enum policy_network mode = init->input->base->network.mode;
-  if (mode == NETWORK_NONE)
+  if (mode == NETWORK_NONE || init->input->base->network.driver)
     return 0;
   int sockets[INSIDE_SOCKETS];
   bool full = mode == NETWORK_FULL;
@@ -120,17 +121,27 @@ static int prepare_network(struct init *init) {
   return result < 0 ? report_failure(init->report, STEP_NETWORK, result) : 0;
 }
 
-/* Whoever accepts on published ports connects from within our network. */
+static bool has_driver(const struct init *init) {
+  const struct network_settings *network = &init->input->base->network;
+  return network->mode != NETWORK_NONE && network->driver;
+}
+
+/* Whoever accepts on published ports connects from within our network; a driver ends in it. */
 static int hand_over_network(struct init *init) {
-  if (init->input->base->publish.count == 0)
+  bool publishes = init->input->base->publish.count > 0, driven = has_driver(init);
+  if (!publishes && !driven)
     return 0;
   _cleanup_close_ int user = open("/proc/self/ns/user", O_RDONLY | O_CLOEXEC);
   _cleanup_close_ int net = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
-  if (user < 0 || net < 0)
+  _cleanup_close_ int counters = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
+  if (user < 0 || net < 0 || counters < 0)
     return fail(init, STEP_NETWORK);
-  const int fds[] = {user, net};
+  const int fds[] = {user, net, counters};
   struct message message = {.kind = MESSAGE_PUBLISH};
-  int result = fd_send(init->input->channel, fds, ARRAY_SIZE(fds), &message, sizeof message);
+  int result = publishes ? fd_send(init->input->channel, fds, 2, &message, sizeof message) : 0;
+  message.kind = MESSAGE_DRIVER;
+  if (result == 0 && driven)
+    result = fd_send(init->input->channel, fds, ARRAY_SIZE(fds), &message, sizeof message);
   return result < 0 ? report_failure(init->report, STEP_NETWORK, result) : 0;
 }
 
@@ -170,7 +181,7 @@ static int prepare_base(struct init *init) {
     return -1;
   await(init, MESSAGE_MAPPED); /* from here on there are ids */
   if (init->input->base->network.mode == NETWORK_FULL)
-    inside_allow_ping(getegid());
+    inside_allow_ping(getegid(), has_driver(init));
   /* While our own files in /proc still belong to us: */
   if (shift_time(init) < 0 || hand_over_network(init) < 0)
     return -1;
@@ -192,6 +203,8 @@ static int prepare(struct init *init) {
   if (view_finish(&init->view, init->input->plan) < 0)
     return -1;
   report_phase(init->report, PHASE_VIEW);
+  if (has_driver(init))
+    await(init, MESSAGE_CONNECTED); /* with its rules; the monitor says why if it does not come */
   /* Nothing we do from now on needs a privilege, and whatever we start inherits the lack of it. */
   int listener;
   if (confine_self(init->input->plan, init->report, &listener) < 0)

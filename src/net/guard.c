@@ -74,6 +74,25 @@ const char *guard_reason(const struct address *address) {
   return reason;
 }
 
+bool guard_network(size_t index, struct address *ret_network, unsigned *ret_bits) {
+  if (index < ARRAY_SIZE(guarded)) {
+    *ret_network = guarded[index].network;
+    *ret_bits = guarded[index].bits;
+    return true;
+  }
+  size_t carrier = (index - ARRAY_SIZE(guarded)) / ARRAY_SIZE(guarded);
+  size_t carried = (index - ARRAY_SIZE(guarded)) % ARRAY_SIZE(guarded);
+  if (carrier >= ARRAY_SIZE(carriers))
+    return false;
+  *ret_network = carriers[carrier].network;
+  *ret_bits = carriers[carrier].offset * 8 + guarded[carried].bits;
+  if (guarded[carried].network.family == 4)
+    memcpy(ret_network->bytes + carriers[carrier].offset, guarded[carried].network.bytes, 4);
+  else
+    ret_network->family = 0; /* nothing carries these */
+  return true;
+}
+
 /* A datagram socket that connects sends nothing: it asks for the route. Only to an address of its
  * own does the kernel go from that very address. */
 static bool ask_kernel(const struct address *address) {

@@ -10,6 +10,10 @@
  * carry an IPv4 address inside (mapped, NAT64, 6to4) are judged by it, too. */
 const char *guard_reason(const struct address *address);
 
+/* All that has such a reason, as networks, one after the other; false beyond the last. Those with
+ * family 0 are none. */
+bool guard_network(size_t index, struct address *ret_network, unsigned *ret_bits);
+
 /* True if this machine has the address. */
 bool guard_is_own(const struct address *address);
 

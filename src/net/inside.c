@@ -461,10 +461,12 @@ static void write_setting(const char *path, const char *text) {
   (void)ignored; /* read-only in some containers: then `ping` is answered by the session itself */
 }
 
-void inside_allow_ping(unsigned group) {
+void inside_allow_ping(unsigned group, bool answer) {
   char range[32];
   snprintf(range, sizeof range, "%u %u", group, group);
   write_setting("/proc/sys/net/ipv4/ping_group_range", range);
+  if (answer)
+    return;
   write_setting("/proc/sys/net/ipv4/icmp_echo_ignore_all", "1");
   write_setting("/proc/sys/net/ipv6/icmp/echo_ignore_all", "1");
 }

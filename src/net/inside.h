@@ -36,8 +36,9 @@ enum inside_socket {
 };
 
 /* Lets the workload have ping sockets, if it has ids already. Not everywhere possible; then `ping`
- * says so. */
-void inside_allow_ping(unsigned group);
+ * says so. Where not every address of the world is the session's own (a driver), the kernel goes on
+ * answering for those that are. */
+void inside_allow_ping(unsigned group, bool answer);
 
 /* Fills ret_sockets; those of IPv6 are -1 where the kernel has none. Returns 0 or a negative errno,
  * and then nothing is open. */

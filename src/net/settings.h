@@ -1,6 +1,7 @@
 /* What a plan says about the network. */
 #pragma once
 
+#include "net/drivers/driver.h"
 #include "net/match.h"
 #include "policy/policy.h"
 
@@ -11,11 +12,16 @@ struct upstream {
   uint16_t port;
 };
 
+#define NAME_SERVERS 3 /* so many does the C library ask */
+
 struct network_settings {
   enum policy_network mode;
   struct host_rules *rules; /* NULL in mode none */
   struct upstream upstream;
-  bool may_ask; /* what no rule names may be asked about */
+  bool may_ask;                              /* what no rule names may be asked about */
+  const struct net_driver *driver;           /* in place of the relay; NULL: the relay */
+  struct address name_servers[NAME_SERVERS]; /* with a driver: whom programs ask */
+  size_t name_server_count;
 };
 
 /* "host:port", "http://host:port", "socks5://host:port", or a port of this machine. What is wrong

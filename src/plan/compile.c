@@ -137,9 +137,6 @@ static int refuse_unsupported(const struct policy *policy, struct sb_error *erro
     bool asked;
     const char *feature, *fix;
   } features[] = {
-      {policy->network.mode != NETWORK_NONE && strcmp(policy->network.driver, "auto") != 0 &&
-           strcmp(policy->network.driver, "relay") != 0,
-       "network drivers other than the relay", "use network.driver: auto"},
       {policy->containers, "containers inside the sandbox", "remove containers: true"},
       {policy->vm.enabled || policy->vm.kvm, "virtual machines inside the sandbox", "remove vm"},
   };
@@ -183,6 +180,7 @@ static void plan_settings(struct compiler *compiler) {
   plan->weaker_nested = compiler->policy->weaker_nested;
   plan->seccomp.debug = compiler->policy->debug;
   plan->network.mode = compiler->policy->network.mode;
+  plan->network.driver = net_driver_find(compiler->policy->network.driver);
   STRV_FOREACH (port, &compiler->policy->network.publish)
     strv_add(&plan->publish, *port);
   plan->ask_writes = compiler->policy->ask_writes;

@@ -2,6 +2,7 @@
  * tell programs of the proxies. */
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -12,6 +13,7 @@
 #include "core/file.h"
 #include "core/path.h"
 #include "core/text.h"
+#include "net/drivers/egress.h"
 #include "net/inside.h"
 #include "plan/compile.h"
 
@@ -29,11 +31,21 @@ static bool is_kept_line(const char *line) {
   return false;
 }
 
-static char *resolver_text(void) {
+static void append_name_servers(struct text *text, const struct network_settings *network) {
+  if (!network->driver)
+    text_append(text,
+                "# made by sandbox: its own resolver answers\nnameserver " RESOLVER_ADDRESS "\n");
+  for (size_t i = 0; i < network->name_server_count; i++) {
+    char shown[64];
+    address_to_text(&network->name_servers[i], shown);
+    text_appendf(text, "nameserver %s\n", shown);
+  }
+}
+
+static char *resolver_text(const struct network_settings *network) {
   struct text text = {0};
   _cleanup_free_ char *outside = NULL;
-  text_append(&text,
-              "# made by sandbox: its own resolver answers\nnameserver " RESOLVER_ADDRESS "\n");
+  append_name_servers(&text, network);
   if (file_read_at(AT_FDCWD, RESOLVER_FILE, RESOLVER_FILE_LIMIT, &outside, NULL) < 0)
     return text_steal(&text);
   char *rest = NULL;
@@ -54,12 +66,13 @@ static void plan_resolver(struct compiler *compiler) {
     return;
   if (compile_private_place(path, &source, &place)) { /* a link into /run */
     compile_mount_point(compiler, path, false);
-    plan->operations[plan->operation_count - 1].text = resolver_text();
+    plan->operations[plan->operation_count - 1].text = resolver_text(&plan->network);
     return;
   }
   compile_private_object(compiler, "resolv.conf", false, 0644);
-  plan->operations[plan->operation_count - 1].text = resolver_text();
-  plan_add(plan, OPERATION_PRIVATE_SEALED, path, "resolv.conf", "names are resolved by the relay");
+  plan->operations[plan->operation_count - 1].text = resolver_text(&plan->network);
+  plan_add(plan, OPERATION_PRIVATE_SEALED, path, "resolv.conf", "names are resolved by the %s",
+           plan->network.driver ? "network driver's name servers" : "relay");
 }
 
 static int plan_upstream(struct compiler *compiler, struct sb_error *error) {
@@ -116,6 +129,66 @@ static int check_socket(struct compiler *compiler, const char *path, struct sb_e
   return 0;
 }
 
+/* ---- drivers ---- */
+
+/* The upstream servers of a resolver that listens on the host's loopback, where a driver does not
+ * lead. */
+#define UPSTREAM_FILE "/run/systemd/resolve/resolv.conf"
+
+static void read_name_servers(const char *path, struct network_settings *network) {
+  _cleanup_free_ char *outside = NULL;
+  if (file_read_at(AT_FDCWD, path, RESOLVER_FILE_LIMIT, &outside, NULL) < 0)
+    return;
+  char *rest = NULL;
+  for (char *line = strtok_r(outside, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
+    char word[64];
+    struct address address;
+    static const struct address loopback = {.family = 4, .bytes = {127}};
+    static const struct address loopback6 = {.family = 6, .bytes = {[15] = 1}};
+    if (network->name_server_count < NAME_SERVERS &&
+        sscanf(line, "nameserver %63s", word) == 1 && /* an address with a scope is none */
+        address_parse(word, strlen(word), &address) && !address_within(&address, &loopback, 8) &&
+        !address_equal(&address, &loopback6))
+      network->name_servers[network->name_server_count++] = address;
+  }
+}
+
+static void find_name_servers(struct compiler *compiler) {
+  struct network_settings *network = &compiler->plan->network;
+  const char *offered = network->driver->resolver;
+  if (offered) {
+    network->name_server_count =
+        address_parse(offered, strlen(offered), &network->name_servers[0]) ? 1 : 0;
+    return;
+  }
+  read_name_servers(RESOLVER_FILE, network);
+  if (network->name_server_count == 0)
+    read_name_servers(UPSTREAM_FILE, network);
+  if (network->name_server_count == 0)
+    strv_addf(&compiler->plan->warnings,
+              "network.driver %s: the name server is on the host's loopback, where the driver does "
+              "not lead: names are not found inside. network.driver: slirp4netns or auto ask it",
+              network->driver->name);
+}
+
+static int plan_driver(struct compiler *compiler, struct sb_error *error) {
+  struct network_settings *network = &compiler->plan->network;
+  if (network->upstream.kind != UPSTREAM_NONE) {
+    sb_fail(error, SB_CODE_UNSUPPORTED, 0,
+            "network.driver %s gives a plain IP stack, which no upstream proxy can be put before",
+            network->driver->name);
+    return sb_hint(error, "remove http_proxy and socks_proxy, or use network.driver: auto");
+  }
+  if (egress_check(network->rules, network->driver->name, error) < 0 ||
+      net_driver_check(network->driver, error) < 0)
+    return -1;
+  find_name_servers(compiler);
+  strv_addf(&compiler->plan->notes, "network: a plain IP stack by %s, filtered by address",
+            network->driver->name);
+  plan_resolver(compiler);
+  return 0;
+}
+
 int compile_network(struct compiler *compiler, struct sb_error *error) {
   const struct policy *policy = compiler->policy;
   STRV_FOREACH (path, &policy->network.unix_sockets) {
@@ -129,6 +202,8 @@ int compile_network(struct compiler *compiler, struct sb_error *error) {
                      &network->rules, error) < 0 ||
       plan_upstream(compiler, error) < 0)
     return -1;
+  if (network->driver)
+    return plan_driver(compiler, error);
   network->may_ask = policy->mode == MODE_DYNAMIC && network->mode == NETWORK_FILTERED;
   plan_resolver(compiler);
   return 0;
@@ -148,7 +223,7 @@ static const struct {
 };
 
 void compile_proxy_variables(struct compiler *compiler) {
-  if (compiler->plan->network.mode == NETWORK_NONE)
+  if (compiler->plan->network.mode == NETWORK_NONE || compiler->plan->network.driver)
     return;
   for (size_t i = 0; i < ARRAY_SIZE(proxy_variables); i++)
     plan_set_variable(&compiler->plan->environment, proxy_variables[i].name,

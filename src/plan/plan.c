@@ -103,6 +103,13 @@ static json_t *operation_to_json(const struct operation *operation) {
   return object;
 }
 
+/* What leads out of the session. */
+static const char *plan_network_name(const struct plan *plan) {
+  if (plan->network.mode == NETWORK_NONE)
+    return "none";
+  return plan->network.driver ? plan->network.driver->name : "relay";
+}
+
 json_t *plan_to_json(const struct plan *plan) {
   json_t *object = json_object(), *operations = json_array();
   for (size_t i = 0; i < plan->operation_count; i++)
@@ -114,6 +121,7 @@ json_t *plan_to_json(const struct plan *plan) {
                       json_string_array(plan->environment.items, plan->environment.count));
   json_set_path(object, "working_folder", plan->working_folder);
   json_set_string(object, "hostname", plan->hostname);
+  json_set_string(object, "network", plan_network_name(plan));
   json_object_set_new(object, "debug", json_boolean(plan->seccomp.debug));
   json_object_set_new(object, "landlock_abi", json_integer(plan->landlock.abi));
   json_object_set_new(object, "warnings",
@@ -157,6 +165,7 @@ char *plan_to_text(const struct plan *plan) {
                plan->seccomp.debug ? "inside the sandbox" : "off", plan->landlock.abi);
   text_append(&text, "namespaces: user mount pid network ipc uts cgroup");
   text_appendf(&text, "%s\n", plan->has_time_offset ? " time" : "");
+  text_appendf(&text, "network: %s\n", plan_network_name(plan));
   append_words(&text, "environment", &plan->environment);
   text_append(&text, "view:\n");
   for (size_t i = 0; i < plan->operation_count; i++)

@@ -45,7 +45,7 @@ json_t *monitor_stats_json(struct monitor *monitor) {
   json_object_set_new(reply, "age",
                       json_real((double)(monotonic_ns() - monitor->started_ns) / 1e9));
   json_object_set_new(reply, "limits", limits_json(monitor));
-  json_object_set_new(reply, "network", network_to_json(&monitor->network));
+  json_object_set_new(reply, "network", network_to_json(monitor));
   json_object_set_new(reply, "execs_total", json_integer((json_int_t)monitor->execs.total));
   /* Static mode asks nobody; the counters are there for every mode. */
   json_object_set_new(reply, "decisions", decisions_counts_json(monitor->supervision.decisions));

@@ -58,7 +58,7 @@ void session_result_clear(struct session_result *result) {
   result->network = NULL;
 }
 
-static void notify(struct monitor *monitor, const struct session_notice *notice) {
+void monitor_notify(struct monitor *monitor, const struct session_notice *notice) {
   if (monitor->request->listener)
     monitor->request->listener(monitor->request->listener_context, notice);
 }
@@ -179,7 +179,7 @@ static void read_signals(struct monitor *monitor) {
 /* ---- messages of the session's init ---- */
 
 static void warn(struct monitor *monitor, const char *text) {
-  notify(monitor, &(struct session_notice){.event = SESSION_WARNING, .text = text});
+  monitor_notify(monitor, &(struct session_notice){.event = SESSION_WARNING, .text = text});
 }
 
 void monitor_warn(struct monitor *monitor, const char *text) {
@@ -240,8 +240,9 @@ static void on_started(struct monitor *monitor, pid_t command, int *folders_insi
   log_write(monitor->request->log, LOG_INFO, "started",
             (double)(monotonic_ns() - monitor->started_ns) / 1e3,
             json_pack("{s:i, s:i}", "init", (int)monitor->engine.init, "command", (int)command));
-  notify(monitor, &(struct session_notice){
-                      .event = SESSION_STARTED, .init = monitor->engine.init, .command = command});
+  monitor_notify(monitor, &(struct session_notice){.event = SESSION_STARTED,
+                                                   .init = monitor->engine.init,
+                                                   .command = command});
   if (monitor->early)
     handle_signal(monitor, monitor->early);
 }
@@ -279,6 +280,9 @@ static void handle_message(struct monitor *monitor, const struct message *messag
     return;
   case MESSAGE_NETWORK:
     network_sockets(monitor, message, fds);
+    return;
+  case MESSAGE_DRIVER:
+    driven_start(monitor, fds);
     return;
   case MESSAGE_PUBLISH:
     on_publish(monitor, fds);
@@ -360,8 +364,9 @@ static void name_limit(struct monitor *monitor, enum limit_kind kind) {
             json_pack("{s:s, s:s, s:s}", "limit", limit_name(kind), "value", described,
                       "enforced_by", limit_enforcer_name(&monitor->limits, kind)));
   events_limit(monitor, limit_name(kind), described, limit_enforcer_name(&monitor->limits, kind));
-  notify(monitor, &(struct session_notice){
-                      .event = SESSION_LIMIT, .text = described, .result = monitor->result});
+  monitor_notify(monitor, &(struct session_notice){.event = SESSION_LIMIT,
+                                                   .text = described,
+                                                   .result = monitor->result});
 }
 
 static void check_time(struct monitor *monitor, uint64_t now) {
@@ -647,6 +652,8 @@ static int conclude(struct monitor *monitor, struct sb_error *error) {
     /* AppArmor lets a user namespace be made, but not used. */
     return report->failed == STEP_NAMESPACES ? explain_refusal(error) : -1;
   }
+  if (monitor->network.driven.failed)
+    return driven_explain(monitor, error);
   if (monitor->network.failed)
     return sb_fail(error, SB_CODE_SYSTEM, 0, "starting the network relay");
   conclude_limits(monitor);
@@ -729,7 +736,7 @@ int session_run(const struct session_request *request, struct session_result *re
   memcpy(ret_result->phases, request->report->phases, sizeof ret_result->phases);
   log_write(request->log, LOG_INFO, "exited", ret_result->wall_seconds * 1e6,
             json_pack("{s:i}", "exit", ret_result->exit_code));
-  notify(&monitor, &(struct session_notice){.event = SESSION_EXITED, .result = ret_result});
+  monitor_notify(&monitor, &(struct session_notice){.event = SESSION_EXITED, .result = ret_result});
   give_signals_back(&monitor);
   return result;
 }

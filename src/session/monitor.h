@@ -65,6 +65,9 @@ void monitor_warn(struct monitor *monitor, const char *text);
 /* What the session runs, as its user wrote it. */
 const struct strv *session_command(const struct session_request *request);
 
+/* Tells whoever started the session. */
+void monitor_notify(struct monitor *monitor, const struct session_notice *notice);
+
 /* The answer to cmd.stats. */
 json_t *monitor_stats_json(struct monitor *monitor);
 

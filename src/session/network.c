@@ -110,11 +110,14 @@ void network_note_supervisors(struct monitor *monitor) {
 }
 
 struct pollfd network_watch(const struct network *network) {
-  return (struct pollfd){.fd = network->line >= 0 ? network->line : network->idle,
-                         .events = POLLIN};
+  int line = network->line >= 0 ? network->line : network->driven.minder.line;
+  return (struct pollfd){.fd = line >= 0 ? line : network->idle, .events = POLLIN};
 }
 
-json_t *network_to_json(const struct network *network) {
+json_t *network_to_json(const struct monitor *monitor) {
+  const struct network *network = &monitor->network;
+  if (network->driven.ready)
+    return driven_to_json(monitor);
   return network->ledger ? ledger_to_json(network->ledger) : json_null();
 }
 
@@ -283,6 +286,10 @@ static bool read_one(struct monitor *monitor) {
 }
 
 void network_read(struct monitor *monitor) {
+  if (monitor->network.driven.minder.line >= 0) {
+    driven_read(monitor);
+    return;
+  }
   if (monitor->network.idle >= 0) {
     start_late(monitor);
     return;
@@ -300,7 +307,7 @@ static bool was_used(const struct ledger *ledger) {
 
 static void note_figures(struct monitor *monitor) {
   _cleanup_error_ struct sb_error error = {0};
-  json_t *figures = network_to_json(&monitor->network);
+  json_t *figures = ledger_to_json(monitor->network.ledger);
   monitor->result->network = json_incref(figures);
   if (was_used(monitor->network.ledger))
     (void)events_write(monitor, "net.summary", figures, &error);
@@ -309,6 +316,7 @@ static void note_figures(struct monitor *monitor) {
 }
 
 void network_stop(struct monitor *monitor) {
+  driven_end(monitor);
   let_go(&monitor->network);
   if (monitor->network.relay > 0)
     kill(monitor->network.relay, SIGKILL);
@@ -332,6 +340,8 @@ void network_finish(struct monitor *monitor) {
     note_figures(monitor);
   ledger_free(network->ledger);
   bool failed = network->failed;
+  struct driven driven = network->driven; /* for the explanation */
   *network = NETWORK_NONE_YET;
   network->failed = failed;
+  network->driven = driven;
 }

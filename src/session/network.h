@@ -11,6 +11,7 @@
 #include "net/inside.h"
 #include "net/ledger.h"
 #include "net/link.h"
+#include "session/drivers.h"
 
 struct monitor;
 
@@ -23,9 +24,13 @@ struct network {
   struct network_question *questions; /* that wait for an answer */
   bool ready;                         /* it has said so */
   bool failed;                        /* there can be none */
+  struct driven driven;               /* a driver in place of the relay */
 };
 #define NETWORK_NONE_YET                                                                           \
-  ((struct network){.line = -1, .idle = -1, .sockets = {-1, -1, -1, -1, -1, -1, -1, -1, -1, -1}})
+  ((struct network){.line = -1,                                                                    \
+                    .idle = -1,                                                                    \
+                    .driven = DRIVEN_NONE,                                                         \
+                    .sockets = {-1, -1, -1, -1, -1, -1, -1, -1, -1, -1}})
 
 /* The session's init has sent sockets of the relay, which is started when one of them is used for
  * the first time. Takes the descriptors. */
@@ -47,4 +52,4 @@ void network_stop(struct monitor *monitor);
 void network_finish(struct monitor *monitor);
 
 /* The figures so far, or null. */
-json_t *network_to_json(const struct network *network);
+json_t *network_to_json(const struct monitor *monitor);

@@ -35,10 +35,16 @@ struct session_result {
 void session_result_clear(struct session_result *result);
 
 /* What happens while it runs, for --status-fd and for warnings. */
-enum session_event { SESSION_WARNING, SESSION_STARTED, SESSION_LIMIT, SESSION_EXITED };
+enum session_event {
+  SESSION_WARNING,
+  SESSION_STARTED,
+  SESSION_LIMIT,
+  SESSION_DISCONNECTED, /* the network driver has ended */
+  SESSION_EXITED
+};
 struct session_notice {
   enum session_event event;
-  const char *text;                    /* WARNING, LIMIT */
+  const char *text;                    /* WARNING, LIMIT; DISCONNECTED: the driver */
   pid_t init, command;                 /* STARTED: init from outside, the command as seen inside */
   const struct session_result *result; /* LIMIT, EXITED */
 };

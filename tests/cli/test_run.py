@@ -120,7 +120,7 @@ def test_our_failure_is_125_with_a_fix(box, options, said):
     ("version: 2\n", "version"),
     ("version: 1\nfilesystem: {hide: ['/a[']}\n", "/a["),
     ("version: 1\n\tmode: static\n", "tab"),
-    ("version: 1\nnetwork: {mode: full, driver: veth}\n", "drivers"),
+    ("version: 1\nnetwork: {mode: full, driver: vpnkit}\n", "slirp4netns"),
     ("version: 1\nnetwork: {mode: full, http_proxy: nowhere}\n", "HOST:PORT"),
     ("version: 1\nnetwork: {unix_sockets: [/run/x.sock]}\n", "/run/x.sock"),
     ("version: 1\ncontainers: true\n", "containers"),

@@ -78,6 +78,10 @@ static void test_needs_of_a_policy(void **state) {
   assert_int_equal(backend_policy_features(&policy, &limits),
                    FEATURE(ASK) | FEATURE(NO_DEBUG) | FEATURE(NETWORK_FILTERED) |
                        FEATURE(LIMIT_MEMORY) | FEATURE(LIMIT_DISK));
+  policy.network.driver = "pasta";
+  assert_true(backend_policy_features(&policy, &limits) & FEATURE(NETWORK_DRIVER));
+  policy.network.mode = NETWORK_NONE;
+  assert_false(backend_policy_features(&policy, &limits) & FEATURE(NETWORK_DRIVER));
 }
 
 static void test_needs_of_a_plan(void **state) {

@@ -1,0 +1,164 @@
+/* Rules for nft; see egress.h. */
+#include "net/drivers/egress.h"
+
+#include <string.h>
+
+#include "core/alloc.h"
+#include "core/cleanup.h"
+#include "core/text.h"
+#include "net/guard.h"
+
+#define TABLE "inet sandbox"
+/* Neighbours of IPv6 are found by messages; without them there is no IPv6. Programs cannot send
+ * them: that takes a raw socket. */
+#define NEIGHBOURS                                                                                 \
+  "\t\ticmpv6 type { nd-neighbor-solicit, nd-neighbor-advert, nd-router-solicit, "                 \
+  "nd-router-advert } accept\n"
+
+int egress_check(const struct host_rules *rules, const char *driver, struct sb_error *error) {
+  for (size_t i = 0; i < rules->deny_count + rules->allow_count; i++) {
+    bool deny = i < rules->deny_count;
+    const struct host_rule *rule = deny ? &rules->deny[i] : &rules->allow[i - rules->deny_count];
+    if (rule->kind != HOST_EXACT && rule->kind != HOST_BELOW)
+      continue;
+    sb_fail(error, SB_CODE_UNSUPPORTED, 0,
+            "%s: network.driver %s gives a plain IP stack, which "
+            "knows addresses only",
+            rule->written, driver);
+    return sb_hint(error, "list the address (ADDRESS/BITS:PORT), or use network.driver: auto, "
+                          "which filters by name");
+  }
+  return 0;
+}
+
+/* ---- sets ---- */
+
+static void append_network(struct text *text, const struct address *network, unsigned bits) {
+  char shown[64];
+  address_to_text(network, shown);
+  text_appendf(text, "%s/%u", shown, bits);
+}
+
+static void append_element(struct text *elements, const struct address *network, unsigned bits) {
+  text_append(elements, elements->length ? ", " : "");
+  append_network(elements, network, bits);
+}
+
+/* What is guarded in one family. */
+static void append_set(struct text *text, const struct egress *egress, uint8_t family) {
+  _cleanup_text_ struct text elements = {0};
+  struct address network;
+  unsigned bits;
+  for (size_t i = 0; guard_network(i, &network, &bits); i++) {
+    if (network.family == family)
+      append_element(&elements, &network, bits);
+  }
+  for (size_t i = 0; i < egress->own_count; i++) {
+    if (egress->own[i].family == family)
+      append_element(&elements, &egress->own[i], family == 6 ? 128 : 32);
+  }
+  text_appendf(text,
+               "\tset guarded%u {\n\t\ttype ipv%u_addr\n\t\tflags interval\n\t\tauto-merge\n"
+               "\t\telements = { %s }\n\t}\n",
+               family, family, text_string(&elements));
+}
+
+/* ---- rules ---- */
+
+static bool all_ports(const struct host_rule *rule) {
+  return rule->first_port == 1 && rule->last_port == 65535;
+}
+
+/* "ip daddr 10.0.0.0/8 meta l4proto { tcp, udp } th dport 80-90 " */
+static void append_match(struct text *text, const struct host_rule *rule) {
+  if (rule->kind == HOST_NETWORK && rule->bits > 0) {
+    text_append(text, rule->network.family == 6 ? "ip6 daddr " : "ip daddr ");
+    append_network(text, &rule->network, rule->bits);
+    text_append_char(text, ' ');
+  } else if (rule->kind == HOST_NETWORK) {
+    text_appendf(text, "meta nfproto ipv%u ", rule->network.family);
+  }
+  if (!all_ports(rule))
+    text_appendf(text, "meta l4proto { tcp, udp } th dport %u-%u ", rule->first_port,
+                 rule->last_port);
+}
+
+static void append_rules(struct text *text, const struct host_rule *rules, size_t count,
+                         bool networks, const char *before, const char *verdict) {
+  for (size_t i = 0; i < count; i++) {
+    if ((rules[i].kind == HOST_NETWORK) != networks)
+      continue;
+    text_appendf(text, "\t\t%s", before);
+    append_match(text, &rules[i]);
+    text_appendf(text, "%s\n", verdict);
+  }
+}
+
+static void append_name_servers(struct text *text, const struct egress *egress) {
+  for (size_t i = 0; i < egress->name_server_count; i++) {
+    char shown[64];
+    address_to_text(&egress->name_servers[i], shown);
+    text_appendf(text, "\t\t%s daddr %s meta l4proto { tcp, udp } th dport 53 accept\n",
+                 egress->name_servers[i].family == 6 ? "ip6" : "ip", shown);
+  }
+}
+
+static void append_egress_chain(struct text *text, const struct egress *egress) {
+  const struct host_rules *rules = egress->rules;
+  text_append(text, "\tchain egress {\n"
+                    "\t\ttype filter hook output priority filter; policy drop;\n"
+                    "\t\toifname \"lo\" accept\n" NEIGHBOURS
+                    "\t\tmeta l4proto != { tcp, udp, icmp, ipv6-icmp } goto refuse\n");
+  append_rules(text, rules->deny, rules->deny_count, true, "", "goto refuse");
+  append_rules(text, rules->deny, rules->deny_count, false, "", "goto refuse");
+  if (rules->everything)
+    append_name_servers(text, egress);
+  append_rules(text, rules->allow, rules->allow_count, true, "", "accept");
+  text_append(text, "\t\tip daddr @guarded4 goto refuse\n"
+                    "\t\tip6 daddr @guarded6 goto refuse\n");
+  append_rules(text, rules->allow, rules->allow_count, false, "", "accept");
+  text_appendf(text, "\t\t%s\n\t}\n", rules->everything ? "accept" : "goto refuse");
+}
+
+char *egress_rules(const struct egress *egress) {
+  struct text text = {0};
+  /* Made before it is deleted: it may not be there yet. All in one transaction. */
+  text_append(&text, "table " TABLE "\ndelete table " TABLE "\ntable " TABLE " {\n");
+  append_set(&text, egress, 4);
+  append_set(&text, egress, 6);
+  text_append(&text, "\tchain refuse {\n"
+                     "\t\tcounter\n"
+                     "\t\tmeta l4proto tcp reject with tcp reset\n"
+                     "\t\treject with icmpx type admin-prohibited\n"
+                     "\t}\n");
+  append_egress_chain(&text, egress);
+  /* Nobody outside begins a connection: published ports come by loopback. */
+  text_append(&text,
+              "\tchain ingress {\n"
+              "\t\ttype filter hook input priority filter; policy drop;\n"
+              "\t\tiifname \"lo\" accept\n" NEIGHBOURS "\t\tct state established,related accept\n"
+              "\t}\n}\n");
+  return text_steal(&text);
+}
+
+char *egress_translation(const struct host_rules *rules, const char *table, const char *interface,
+                         const char *network) {
+  struct text text = {0};
+  _cleanup_free_ char *from = xasprintf("iifname \"%s\" ", interface);
+  text_appendf(&text, "table inet %s {\n\tflags owner\n", table);
+  /* The egress rules knew the host's addresses when the session began; here they are what they are
+   * now. */
+  text_append(&text, "\tchain host {\n\t\ttype filter hook input priority -10; policy accept;\n");
+  append_rules(&text, rules->allow, rules->allow_count, true, from, "accept");
+  text_appendf(&text, "\t\tiifname \"%s\" drop\n\t}\n", interface);
+  text_appendf(&text,
+               "\tchain through {\n\t\ttype filter hook forward priority -10; policy accept;\n"
+               "\t\toifname \"%s\" ct state != { established, related } drop\n"
+               "\t\tiifname \"%s\" ip saddr != %s drop\n\t}\n",
+               interface, interface, network);
+  text_appendf(&text,
+               "\tchain out {\n\t\ttype nat hook postrouting priority srcnat; policy accept;\n"
+               "\t\tip saddr %s oifname != \"%s\" masquerade\n\t}\n}\n",
+               network, interface);
+  return text_steal(&text);
+}

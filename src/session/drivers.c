@@ -1,0 +1,244 @@
+/* The monitor's side of a network driver; see drivers.h. */
+#include "session/drivers.h"
+
+#include <errno.h>
+#include <ifaddrs.h>
+#include <linux/rtnetlink.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "core/alloc.h"
+#include "core/cleanup.h"
+#include "core/escape.h"
+#include "core/json.h"
+#include "net/drivers/egress.h"
+#include "session/monitor.h"
+
+static const struct net_driver *driver_of(const struct monitor *monitor) {
+  return monitor->request->plan->network.driver;
+}
+
+static void note(struct monitor *monitor, const char *state, const char *problem) {
+  _cleanup_error_ struct sb_error error = {0};
+  json_t *fields = json_pack("{s:s, s:s}", "driver", driver_of(monitor)->name, "state", state);
+  if (*problem)
+    json_set_string(fields, "problem", problem);
+  log_write(monitor->request->log, *problem ? LOG_WARNING : LOG_INFO, "network driver", -1,
+            json_incref(fields));
+  if (monitor->audit)
+    (void)audit_write(monitor->audit, "net.driver", fields, &error);
+  else
+    json_decref(fields);
+}
+
+/* ---- the start ---- */
+
+/* The host's own, guarded like loopback: a driver's packets come from the host itself. */
+static struct address *own_addresses(size_t *ret_count) {
+  struct ifaddrs *all = NULL;
+  struct address *own = NULL;
+  *ret_count = 0;
+  if (getifaddrs(&all) < 0)
+    return NULL;
+  for (const struct ifaddrs *at = all; at; at = at->ifa_next) {
+    int family = at->ifa_addr ? at->ifa_addr->sa_family : AF_UNSPEC;
+    if (family != AF_INET && family != AF_INET6)
+      continue;
+    struct sockaddr_storage storage = {0};
+    memcpy(&storage, at->ifa_addr,
+           family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6));
+    uint16_t port;
+    own = xreallocarray(own, *ret_count + 1, sizeof *own);
+    own[(*ret_count)++] = address_from_sockaddr(&storage, &port);
+  }
+  freeifaddrs(all);
+  return own;
+}
+
+static void fail(struct monitor *monitor, const char *problem) {
+  struct driven *driven = &monitor->network.driven;
+  driven->failed = true;
+  strncpy(driven->problem, problem, sizeof driven->problem - 1);
+  monitor->over = true;
+}
+
+void driven_start(struct monitor *monitor, int fds[FD_PASS_LIMIT]) {
+  _cleanup_error_ struct sb_error error = {0};
+  const struct network_settings *network = &monitor->request->plan->network;
+  struct egress egress = {
+      .rules = network->rules,
+      .name_servers = network->name_servers,
+      .name_server_count = network->name_server_count,
+  };
+  _cleanup_free_ struct address *own = own_addresses(&egress.own_count);
+  egress.own = own;
+  _cleanup_free_ char *rules = egress_rules(&egress);
+  struct minder_request request = {
+      .driver = network->driver,
+      .session_id = monitor->request->session_id,
+      .egress = rules,
+      .rules = network->rules,
+      .user_ns = fds[0],
+      .net_ns = fds[1],
+  };
+  monitor->network.driven.counters = fds[2];
+  fds[2] = -1;
+  if (minder_start(&monitor->network.driven.minder, &request, &error) < 0)
+    fail(monitor, error.message);
+}
+
+int driven_explain(const struct monitor *monitor, struct sb_error *error) {
+  _cleanup_free_ char *shown = escape_string(monitor->network.driven.problem);
+  sb_fail(error, SB_CODE_SYSTEM, 0, "starting network.driver %s: %s", driver_of(monitor)->name,
+          shown);
+  return sb_hint(error, "run 'sandbox doctor', or use network.driver: auto");
+}
+
+/* ---- while it runs ---- */
+
+/* The workload goes on without a network: what it could reach is less, never more. */
+static void on_gone(struct monitor *monitor, const char *problem) {
+  struct driven *driven = &monitor->network.driven;
+  if (driven->gone)
+    return;
+  driven->gone = true;
+  if (!driven->ready) {
+    fail(monitor, *problem ? problem : "it ended at once");
+    return;
+  }
+  const struct net_driver *driver = driver_of(monitor);
+  if (driver->cut)
+    driver->cut(monitor->request->session_id);
+  note(monitor, "ended", *problem ? problem : "its process is gone");
+  _cleanup_free_ char *text = xasprintf("the network driver %s has ended; nothing can be reached "
+                                        "from this session any more",
+                                        driver->name);
+  monitor_warn(monitor, text);
+  monitor_notify(monitor,
+                 &(struct session_notice){.event = SESSION_DISCONNECTED, .text = driver->name});
+}
+
+static void handle(struct monitor *monitor, struct minder_message *message) {
+  struct driven *driven = &monitor->network.driven;
+  message->text[sizeof message->text - 1] = '\0';
+  switch ((enum minder_kind)message->kind) {
+  case MINDER_STARTED:
+    driven->minder.pid = message->pid;
+    return;
+  case MINDER_READY:
+    driven->ready = true;
+    note(monitor, "started", "");
+    engine_send(&monitor->engine, MESSAGE_CONNECTED, 0);
+    return;
+  case MINDER_FAILED:
+  case MINDER_ENDED:
+    on_gone(monitor, message->text);
+    return;
+  }
+}
+
+void driven_read(struct monitor *monitor) {
+  struct minder *minder = &monitor->network.driven.minder;
+  struct minder_message message;
+  ssize_t got = recv(minder->line, &message, sizeof message, MSG_DONTWAIT);
+  if (got < 0 && (errno == EAGAIN || errno == EINTR))
+    return;
+  if (got == sizeof message) {
+    handle(monitor, &message);
+    return;
+  }
+  on_gone(monitor, "");
+  minder_end(minder);
+}
+
+/* ---- figures ---- */
+
+static bool ask_for_links(int fd) {
+  struct {
+    struct nlmsghdr header;
+    struct ifinfomsg link;
+  } request = {
+      .header = {.nlmsg_len = sizeof request,
+                 .nlmsg_type = RTM_GETLINK,
+                 .nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP},
+  };
+  return send(fd, &request, sizeof request, MSG_DONTWAIT) == sizeof request;
+}
+
+static void add_link(const struct nlmsghdr *header, uint64_t *sent, uint64_t *received) {
+  const struct ifinfomsg *link = NLMSG_DATA(header);
+  size_t length = IFLA_PAYLOAD(header);
+  if (link->ifi_flags & IFF_LOOPBACK)
+    return;
+  for (const struct rtattr *at = IFLA_RTA(link); RTA_OK(at, length); at = RTA_NEXT(at, length)) {
+    struct rtnl_link_stats64 figures = {0};
+    if (at->rta_type != IFLA_STATS64)
+      continue;
+    size_t size = RTA_PAYLOAD(at);
+    memcpy(&figures, RTA_DATA(at), size < sizeof figures ? size : sizeof figures);
+    *sent += figures.tx_bytes;
+    *received += figures.rx_bytes;
+  }
+}
+
+/* The kernel has written the whole answer when the question has been sent. */
+static bool count(int fd, uint64_t *sent, uint64_t *received) {
+  *sent = *received = 0;
+  if (fd < 0 || !ask_for_links(fd))
+    return false;
+  for (;;) {
+    _Alignas(8) char answers[32768];
+    ssize_t length = recv(fd, answers, sizeof answers, MSG_DONTWAIT);
+    if (length <= 0)
+      return false;
+    for (const struct nlmsghdr *header = (struct nlmsghdr *)answers; NLMSG_OK(header, length);
+         header = NLMSG_NEXT(header, length)) {
+      if (header->nlmsg_type == NLMSG_DONE)
+        return true;
+      if (header->nlmsg_type == RTM_NEWLINK)
+        add_link(header, sent, received);
+    }
+  }
+}
+
+json_t *driven_to_json(const struct monitor *monitor) {
+  const struct driven *driven = &monitor->network.driven;
+  uint64_t sent, received;
+  json_t *object = json_pack("{s:s, s:b}", "driver", driver_of(monitor)->name, "connected",
+                             driven->ready && !driven->gone);
+  bool known = count(driven->counters, &sent, &received);
+  json_object_set_new(object, "sent", known ? json_integer((json_int_t)sent) : json_null());
+  json_object_set_new(object, "received", known ? json_integer((json_int_t)received) : json_null());
+  return object;
+}
+
+/* ---- the end ---- */
+
+static void note_figures(struct monitor *monitor) {
+  _cleanup_error_ struct sb_error error = {0};
+  json_t *figures = driven_to_json(monitor);
+  monitor->result->network = json_incref(figures);
+  if (monitor->audit)
+    (void)audit_write(monitor->audit, "net.summary", figures, &error);
+  else
+    json_decref(figures);
+}
+
+void driven_end(struct monitor *monitor) {
+  struct driven *driven = &monitor->network.driven;
+  if (driven->counters < 0)
+    return;
+  if (driven->ready)
+    note_figures(monitor); /* while its interface is there */
+  minder_end(&driven->minder);
+  close(driven->counters);
+  driven->counters = -1;
+  /* The kernel takes its time with what a namespace leaves; nobody should find it afterwards. */
+  const struct net_driver *driver = driver_of(monitor);
+  if (driver->cut && !driven->gone)
+    driver->cut(monitor->request->session_id);
+}

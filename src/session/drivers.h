@@ -1,0 +1,38 @@
+/* The monitor's side of a network driver: starts its minder before the workload, says when its
+ * network is there and when it is gone, counts what passed. Never waits for it. */
+#pragma once
+
+#include <poll.h>
+#include <stdbool.h>
+
+#include <jansson.h>
+
+#include "core/file.h"
+#include "net/drivers/minder.h"
+
+struct monitor;
+
+struct driven {
+  struct minder minder;
+  int counters; /* a route socket of the session's network, or -1 */
+  bool ready;   /* it has carried, or could have */
+  bool failed;  /* it cannot be had: the session does not start */
+  bool gone;
+  char problem[DRIVER_PROBLEM];
+};
+#define DRIVEN_NONE ((struct driven){.minder = MINDER_NONE, .counters = -1})
+
+/* The session's init has sent its user and network namespace and the counters' socket. */
+void driven_start(struct monitor *monitor, int fds[FD_PASS_LIMIT]);
+
+/* What the minder says. */
+void driven_read(struct monitor *monitor);
+
+/* Takes the way out away and keeps the figures in the result. */
+void driven_end(struct monitor *monitor);
+
+/* The figures so far. */
+json_t *driven_to_json(const struct monitor *monitor);
+
+/* Why there is no session; -1. */
+int driven_explain(const struct monitor *monitor, struct sb_error *error);

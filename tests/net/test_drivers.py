@@ -1,0 +1,386 @@
+"""network.driver: a plain IP stack in place of the relay, with the same rules about addresses. Every
+refusal has a control: the same request outside, or of something that is allowed."""
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import time
+
+import pytest
+
+from test_escapes import host_server  # noqa: F401 (a fixture)
+from test_faults import children, name_of
+from test_filtered import PLAIN
+
+# veth is root's; test_veth_is_for_root shows what a plain user is told.
+PAIRS = [("slirp4netns", "root"), ("slirp4netns", "user"), ("pasta", "root"), ("pasta", "user"),
+         ("veth", "root")]
+FORWARD = "/proc/sys/net/ipv4/ip_forward"
+
+
+def state_of_host():
+    """What a driver may have left in our network namespace."""
+    links = subprocess.run(["ip", "-o", "link"], capture_output=True, text=True, check=True).stdout
+    rules = subprocess.run(["nft", "list", "tables"], capture_output=True, text=True, check=True)
+    with open(FORWARD) as forward:
+        return [line.split(":")[1] for line in links.splitlines()], rules.stdout, forward.read()
+
+
+@pytest.fixture(params=PAIRS, ids="-".join)
+def pair(request):
+    return request.param
+
+
+@pytest.fixture
+def identity(pair, world):
+    return world.identity(pair[1])
+
+
+def only(*pairs):
+    """Where not every driver has something of its own to show."""
+    return pytest.mark.parametrize("pair", pairs, ids="-".join, indirect=True)
+
+
+@pytest.fixture
+def routed(net):
+    """The host has a way out, as pasta wants it, and forwards, as veth does: in a network namespace
+    of the tests' own."""
+    with open(FORWARD, "w") as forward:
+        forward.write("1")
+    for route in (["-4", "203.0.113.10"], ["-6", "2001:db8:1::10"]):
+        subprocess.run(["ip", route[0], "route", "replace", "default", "via", route[1]], check=True)
+    before = state_of_host()
+    yield net
+    for _ in range(300):
+        after = state_of_host()
+        if after == before:
+            break
+        time.sleep(0.01)
+    for family in ("-4", "-6"):
+        subprocess.run(["ip", family, "route", "del", "default"], check=True)
+    assert after == before, "left on the host"
+
+
+@pytest.fixture
+def driver(pair):
+    if pair[0] != "veth" and not os.access("/dev/net/tun", os.W_OK):
+        pytest.skip("this machine has no /dev/net/tun")
+    return pair[0]
+
+
+def by(driver, *hosts):
+    return ["--network-driver", driver,
+            "--allow-network=" + ",".join(hosts) if hosts else "--allow-network"]
+
+
+def attempts(net, driver, urls, hosts=(), policy=None):
+    """What curl says to each of them in one session: 0 is reached, 7 is refused."""
+    script = "for url; do curl -s -m 5 -o /dev/null $url; echo $? $url; done"
+    options = by(driver, *hosts)
+    if policy:
+        options += ["--policy", net.identity.file(net.home("more.yaml"), policy)]
+    result = net.run(["sh", "-c", script, "sh", *urls], options=options)
+    said = dict(reversed(line.split()) for line in result.stdout.splitlines())
+    assert set(said) == set(urls), result
+    return said
+
+
+# ---- reaching ----
+
+
+@pytest.mark.works
+def test_full(routed, driver):
+    """Names, addresses, streams and datagrams."""
+    script = ("import socket, urllib.request\n"
+              "print(urllib.request.urlopen('http://good.test:8080/x', timeout=5).read().decode())\n"
+              "s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.settimeout(5)\n"
+              "s.sendto(b'hello', ('203.0.113.10', 7)); print(s.recv(100))")
+    result = routed.run(["python3", "-c", script], options=by(driver))
+    *web, datagram = result.stdout.splitlines()
+    assert json.loads("".join(web))["address"] == "203.0.113.10", result
+    assert datagram == "b'echo hello'", result
+
+
+@pytest.mark.works
+@only(("pasta", "root"), ("pasta", "user"))
+def test_six(routed, driver):
+    url = "http://[2001:db8:1::10]/"
+    assert attempts(routed, driver, [url])[url] == "0"
+    assert attempts(routed, driver, [url], ["2001:db8:1::11"])[url] == "7"
+
+
+@pytest.mark.escape
+def test_filtered(routed, driver):
+    good, port, other, private = ("http://203.0.113.10:80/", "http://203.0.113.10:8080/",
+                                  "http://203.0.113.11:80/", "http://10.1.2.3:80/")
+    for url in (good, port, other, private):
+        assert routed.plain([*PLAIN, url]).exit == 0, f"control: {url}"
+    urls = [good, port, other, private]
+    said = attempts(routed, driver, urls, ["203.0.113.10:80-90", "10.1.2.0/24"])
+    assert [said[url] for url in urls] == ["0", "7", "7", "0"]
+
+
+@pytest.mark.escape
+@only(("slirp4netns", "user"))
+def test_every_host_of_a_port(routed, driver):
+    """It is no list: the guard holds."""
+    urls = ["http://203.0.113.10:80/", "http://203.0.113.10:8080/", "http://10.1.2.3:80/"]
+    said = attempts(routed, driver, urls, ["*:8080"])
+    assert [said[url] for url in urls] == ["7", "0", "7"]
+    said = attempts(routed, driver, urls, ["*"])
+    assert [said[url] for url in urls] == ["0", "0", "7"]
+
+
+@pytest.mark.escape
+@only(("slirp4netns", "user"), ("pasta", "root"))
+def test_deny_comes_first(routed, driver):
+    urls = ["http://203.0.113.10:80/", "http://203.0.113.10:8080/", "http://203.0.113.11:80/"]
+    policy = "version: 1\nnetwork: {deny: ['203.0.113.11', '*:8080']}\n"
+    said = attempts(routed, driver, urls, policy=policy)
+    assert [said[url] for url in urls] == ["0", "7", "7"]
+    said = attempts(routed, driver, urls, ["203.0.113.0/24"], policy)
+    assert [said[url] for url in urls] == ["0", "7", "7"]
+
+
+@pytest.mark.escape
+def test_guard(routed, driver, host_server):  # noqa: F811
+    """E98, E99: what the relay's guard keeps closed, in mode full."""
+    guarded = ["http://10.1.2.3/", "http://169.254.169.254/", f"http://203.0.113.1:{host_server}/",
+               f"http://10.1.2.1:{host_server}/", f"http://127.0.0.1:{host_server}/",
+               f"http://[2001:db8:1::1]:{host_server}/"]
+    for url in guarded:
+        assert routed.plain([*PLAIN, url]).exit == 0, f"control: {url}"
+    more = ["http://10.0.2.2/", f"http://10.0.2.2:{host_server}/", "http://203.0.113.10/"]
+    said = attempts(routed, driver, [*guarded, *more])
+    assert said.pop("http://203.0.113.10/") == "0"
+    assert set(said.values()) == {"7"}, said
+    # Listing lifts the guard (see test_filtered); the host's loopback is nowhere inside.
+    urls = [guarded[4], *([f"http://10.0.2.2:{host_server}/"] if driver == "slirp4netns" else [])]
+    said = attempts(routed, driver, urls, ["127.0.0.1", "203.0.113.1", "10.0.0.0/8"])
+    assert "0" not in said.values(), said
+
+
+@pytest.mark.escape
+def test_no_questions_leave_in_filtered(routed, driver):
+    name = f"leak-{driver}-{routed.identity.name}.good.test"
+    routed.plain(["getent", "ahosts", "control-" + name])
+    assert any(routed.internet.was_asked("control-" + name) for _ in range(100)), "control"
+    routed.run(["getent", "ahosts", name], options=by(driver, "203.0.113.10"))
+    assert not routed.internet.was_asked(name)
+
+
+@pytest.mark.escape
+def test_workload_cannot_change_it(routed, driver):
+    """E100 and its like: no rule, route, address or interface of its own; no host socket."""
+    name = f"\0sandbox-driver-{os.getpid()}-{driver}-{routed.identity.name}"
+    with socket.socket(socket.AF_UNIX) as abstract:
+        abstract.bind(name)
+        abstract.listen()
+        connect = f"import socket; socket.socket(socket.AF_UNIX).connect({name!r})"
+        assert routed.plain(["python3", "-c", connect]).exit == 0, "control"
+        script = f"""
+for try in "nft flush ruleset" "nft delete table inet sandbox" "ip link delete dev tap0" \
+    "ip link set lo down" "ip address add 203.0.113.77/24 dev lo" "ip route flush table main" \
+    "unshare -n true" "unshare -Urn true" "ip tuntap add dev tap9 mode tap"; do
+  $try >/dev/null 2>&1 && echo "OPEN $try"
+done
+python3 -c '{connect}' 2>/dev/null && echo "OPEN abstract"
+curl -s -m 5 -o /dev/null http://203.0.113.11/ ; echo $?
+curl -s -m 5 -o /dev/null http://203.0.113.10/ ; echo $?
+"""
+        result = routed.run(["sh", "-c", script], options=by(driver, "203.0.113.10"))
+    assert result.stdout == "7\n0\n", result
+
+
+@pytest.mark.works
+def test_published_port(routed, driver):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    script = ("import socket; s = socket.create_server(('0.0.0.0', 8000)); print('up', flush=True)\n"
+              "c, _ = s.accept(); c.sendall(b'inside')")
+    process = routed.start(["python3", "-c", script], stdout=subprocess.PIPE, text=True,
+                           options=[*by(driver), "--publish", f"{port}:8000"])
+    try:
+        assert process.stdout.readline() == "up\n"
+        with socket.create_connection(("127.0.0.1", port), 5) as connection:
+            assert connection.recv(10) == b"inside"
+        assert process.wait(10) == 0
+    finally:
+        process.stdout.close()
+
+
+# ---- what is told ----
+
+
+def test_result_and_audit(routed, driver):
+    result = routed.run([*PLAIN, "-o", "/dev/null", "http://203.0.113.10/"],
+                        options=[*by(driver, "203.0.113.10"), "--json"])
+    said = json.loads(result.stdout)
+    network = said["network"]
+    assert network["driver"] == driver and network["connected"] is True
+    assert network["sent"] > 100 and network["received"] > 100, network
+    audit = routed.plain([routed.world.command, "audit", "--json", said["sid"]])
+    events = [json.loads(line) for line in audit.stdout.splitlines()]
+    assert [event["state"] for event in events if event["event"] == "net.driver"] == ["started"]
+    assert [event["driver"] for event in events if event["event"] == "net.summary"] == [driver]
+
+
+@only(("pasta", "user"), ("veth", "root"))
+def test_dry_run(routed, driver):
+    result = routed.run(["true"], options=[*by(driver), "--dry-run"])
+    assert f"network: {driver}\n" in result.stdout + result.stderr, result
+    assert state_of_host()
+
+
+# ---- ends ----
+
+
+def minder_of(pid):
+    for _ in range(1000):
+        found = [child for child in children(pid) if name_of(child) == "sandbox-net"]
+        if found and children(found[0]):
+            return found[0]
+        time.sleep(0.01)
+    raise AssertionError("no minder")
+
+
+@pytest.fixture
+def shell(routed, driver):
+    """A session that runs lines of shell, one at a time."""
+    status, writer = os.pipe()
+    process = routed.start(["sh"], options=[*by(driver), "--status-fd", str(writer)],
+                           stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                           pass_fds=[writer], text=True)
+    os.close(writer)
+    process.status = open(status)
+
+    def run(line):
+        process.stdin.write(f"{line}; echo END $?\n")
+        process.stdin.flush()
+        return process.stdout.readline().split()[-1:]
+
+    process.run = run
+    yield process
+    with contextlib.suppress(BrokenPipeError):
+        process.stdin.close()
+    process.wait(10)
+    process.stdout.close()
+    process.stderr.close()
+    process.status.close()
+
+
+GOOD = "curl -s -m 3 -o /dev/null http://203.0.113.10/"
+
+
+@pytest.mark.parametrize("victim", ["program", "minder"])
+def test_driver_killed(routed, driver, shell, victim):
+    assert shell.run(GOOD) == ["0"]
+    minder = minder_of(shell.pid)
+    program = children(minder)[0]
+    os.kill(minder if victim == "minder" else program, signal.SIGKILL)
+    for _ in range(500):
+        if not os.path.exists(f"/proc/{minder}"):
+            break
+        time.sleep(0.01)
+    assert not os.path.exists(f"/proc/{program}")
+    assert shell.run(GOOD)[0] in ("7", "28")
+    assert shell.run("true") == ["0"], "the session goes on"
+    shell.stdin.close()
+    assert shell.wait(10) == 0
+    said = shell.stderr.read()
+    assert said.count("has ended; nothing can be reached") == 1, said
+    told = [json.loads(line) for line in shell.status]
+    assert [line["driver"] for line in told if line["event"] == "disconnected"] == [driver], told
+    sid = told[0]["sid"]
+    audit = routed.plain([routed.world.command, "audit", "--json", "--event", "net.driver", sid])
+    states = [json.loads(line)["state"] for line in audit.stdout.splitlines()]
+    assert states == ["started", "ended"], audit
+
+
+@pytest.mark.parametrize("when", ["while it starts", "at work"])
+def test_monitor_killed(routed, driver, when):
+    process = routed.start(["sleep", "60"], options=by(driver))
+    if when == "at work":
+        minder_of(process.pid)
+    elif when == "while it starts":
+        time.sleep(0.05)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait(5)
+    routed.plain([routed.world.command, "ps"])  # tidies up; what else is left, the fixtures find
+
+
+# ---- refusals ----
+
+
+def refused(net, options, *words, env=None):
+    marker = net.path("ran")
+    result = net.run(["touch", marker], options=options, env=env)
+    assert result.exit == 125, result
+    for word in words:
+        assert word in result.stderr, result
+    assert not os.path.exists(marker)
+
+
+@only(("pasta", "root"), ("slirp4netns", "user"))
+def test_names_are_refused(routed, driver):
+    refused(routed, by(driver, "good.test"), "network.allow: good.test", "network.driver: auto")
+    refused(routed, by(driver, "*.good.test:443"), "network.allow: *.good.test:443", "auto")
+    policy = routed.identity.file(routed.home("deny.yaml"),
+                                  "version: 1\nnetwork: {deny: [bad.test]}\n")
+    refused(routed, [*by(driver), "--policy", policy], "network.deny: bad.test", "auto")
+
+
+@only(("veth", "root"), ("slirp4netns", "user"))
+def test_other_bad_values(routed, driver):
+    refused(routed, by("nonsense"), "nonsense", "slirp4netns")
+    policy = routed.identity.file(routed.home("proxy.yaml"),
+                                  "version: 1\nnetwork: {http_proxy: '127.0.0.1:1'}\n")
+    refused(routed, [*by(driver), "--policy", policy], "upstream proxy", "auto")
+    refused(routed, [*by(driver), "--backend", "bwrap"], "network driver")
+
+
+@only(("slirp4netns", "root"), ("pasta", "user"))
+def test_missing_program(routed, driver):
+    """Also where a policy prefers to run without a sandbox rather than not at all."""
+    for more in ([], ["--require", "preferred"]):
+        refused(routed, [*by(driver), *more], f"needs the program {driver}", "install", "auto",
+                env={"PATH": "/nonexistent"})
+
+
+@only(("veth", "root"), ("veth", "user"))
+def test_veth_is_for_root(routed):
+    if routed.identity.name == "root":
+        with open(FORWARD, "w") as forward:
+            forward.write("0")
+        try:
+            refused(routed, by("veth"), "forwards no packets", "net.ipv4.ip_forward=1", "pasta")
+        finally:
+            with open(FORWARD, "w") as forward:
+                forward.write("1")
+    else:
+        refused(routed, by("veth"), "needs root", "pasta")
+
+
+@only(("veth", "root"))
+def test_veth_lets_nobody_in(routed):
+    """Not even the host itself, which has an address on the other end."""
+    script = ("import socket, subprocess; s = socket.create_server(('0.0.0.0', 8000))\n"
+              "print(subprocess.run(['hostname', '-I'], capture_output=True).stdout.decode())\n"
+              "socket.create_connection(('127.0.0.1', 8000))\n"
+              "import sys; sys.stdout.flush(); sys.stdin.read()")
+    process = routed.start(["python3", "-c", script], options=by("veth"), stdin=subprocess.PIPE,
+                           stdout=subprocess.PIPE, text=True)
+    try:
+        address = process.stdout.readline().split()[0]
+        assert address.startswith("198."), address
+        assert process.poll() is None, "control: it can be reached inside"
+        with pytest.raises(TimeoutError):
+            socket.create_connection((address, 8000), 0.5)
+        process.stdin.close()
+        assert process.wait(10) == 0
+    finally:
+        process.stdout.close()

@@ -1,0 +1,186 @@
+/* Rules for the drivers' networks, and nft's opinion of them. */
+#include "unit.h"
+
+#include <stdio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "core/alloc.h"
+#include "core/cleanup.h"
+#include "core/strv.h"
+#include "net/drivers/driver.h"
+#include "net/drivers/egress.h"
+#include "net/guard.h"
+
+static struct host_rules *rules_of(const char *allow, const char *deny, bool everything) {
+  _cleanup_strv_ struct strv allowed = {0}, denied = {0};
+  if (allow)
+    strv_add(&allowed, allow);
+  if (deny)
+    strv_add(&denied, deny);
+  struct host_rules *rules;
+  _cleanup_error_ struct sb_error error = {0};
+  assert_int_equal(host_rules_new(&allowed, &denied, everything, &rules, &error), 0);
+  return rules;
+}
+
+static char *egress_of(const char *allow, const char *deny, bool everything) {
+  static const struct address servers[] = {{.family = 4, .bytes = {10, 0, 2, 3}},
+                                           {.family = 6, .bytes = {0xfd, [15] = 3}}};
+  static const struct address own[] = {{.family = 4, .bytes = {203, 0, 113, 1}},
+                                       {.family = 6, .bytes = {0x20, 1, 0xd, 0xb8, [15] = 1}}};
+  struct host_rules *rules = rules_of(allow, deny, everything);
+  struct egress egress = {rules, own, 2, servers, 2};
+  char *text = egress_rules(&egress);
+  host_rules_free(rules);
+  return text;
+}
+
+/* The first place of each, in this order; all must be there. */
+static void assert_order(const char *text, const char *const *parts) {
+  for (const char *at = text; *parts; parts++) {
+    const char *found = strstr(at, *parts);
+    if (!found)
+      fail_msg("'%s' is missing, or comes too early, in:\n%s", *parts, text);
+    at = found + strlen(*parts);
+  }
+}
+
+static void test_order(void **state) {
+  (void)state;
+  _cleanup_free_ char *text = egress_of("10.1.0.0/16:5432", "203.0.113.0/24", true);
+  assert_order(text,
+               (const char *const[]){"policy drop;", "oifname \"lo\" accept",
+                                     "ip daddr 203.0.113.0/24 goto refuse",
+                                     "ip daddr 10.0.2.3 meta l4proto { tcp, udp } th dport 53",
+                                     "ip6 daddr fd00::3 meta l4proto",
+                                     "ip daddr 10.1.0.0/16 meta l4proto { tcp, udp } "
+                                     "th dport 5432-5432 accept",
+                                     "ip daddr @guarded4 goto refuse",
+                                     "ip6 daddr @guarded6 goto refuse", "\t\taccept\n", NULL});
+}
+
+static void test_filtered(void **state) {
+  (void)state;
+  _cleanup_free_ char *text = egress_of("*:443", "*:25", false);
+  assert_order(text,
+               (const char *const[]){"\t\tmeta l4proto { tcp, udp } th dport 25-25 goto refuse",
+                                     "@guarded4 goto refuse", "@guarded6 goto refuse",
+                                     "\t\tmeta l4proto { tcp, udp } th dport 443-443 accept",
+                                     "\t\tgoto refuse\n\t}", NULL});
+  assert_null(strstr(text, "dport 53")); /* no question leaves */
+  assert_null(strstr(text, "\t\taccept\n"));
+  _cleanup_free_ char *nothing = egress_of(NULL, NULL, false);
+  assert_order(nothing, (const char *const[]){"@guarded6 goto refuse\n\t\tgoto refuse\n", NULL});
+}
+
+static void test_whole_families(void **state) {
+  (void)state;
+  _cleanup_free_ char *four = egress_of("0.0.0.0/0:80", NULL, false);
+  _cleanup_free_ char *six = egress_of("::/0", NULL, false);
+  assert_non_null(
+      strstr(four, "meta nfproto ipv4 meta l4proto { tcp, udp } th dport 80-80 accept"));
+  assert_non_null(strstr(six, "meta nfproto ipv6 accept"));
+}
+
+/* What the relay's guard refuses is in the sets, also inside of IPv6 addresses. */
+static void test_guarded(void **state) {
+  (void)state;
+  struct address network;
+  unsigned bits;
+  size_t count = 0;
+  for (size_t i = 0; guard_network(i, &network, &bits); i++) {
+    if (network.family == 0)
+      continue;
+    count++;
+    assert_non_null(guard_reason(&network)); /* its first address, at least */
+    assert_true(bits >= 1 && bits <= (network.family == 6 ? 128u : 32u));
+  }
+  assert_true(count > 80);
+  _cleanup_free_ char *text = egress_of(NULL, NULL, true);
+  static const char *const parts[] = {"127.0.0.0/8",        "10.0.0.0/8",    "169.254.0.0/16",
+                                      "203.0.113.1/32",     "fc00::/7",      "2001:db8::1/128",
+                                      "64:ff9b::a00:0/104", "2002:7f00::/24"};
+  for (size_t i = 0; i < ARRAY_SIZE(parts); i++) {
+    if (!strstr(text, parts[i]))
+      fail_msg("%s is not guarded in:\n%s", parts[i], text);
+  }
+}
+
+static void test_names_are_refused(void **state) {
+  (void)state;
+  static const struct {
+    const char *allow, *deny;
+    int result;
+  } rows[] = {
+      {"example.org", NULL, -1}, {"*.example.org:443", NULL, -1},
+      {NULL, "example.org", -1}, {"10.0.0.0/8:1-2", "*", 0},
+      {"*", "::/0", 0},          {NULL, NULL, 0},
+  };
+  for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+    _cleanup_error_ struct sb_error error = {0};
+    struct host_rules *rules = rules_of(rows[i].allow, rows[i].deny, false);
+    assert_int_equal(egress_check(rules, "pasta", &error), rows[i].result);
+    assert_true(rows[i].result == 0 || strstr(error.hint, "auto"));
+    host_rules_free(rules);
+  }
+}
+
+static void test_table(void **state) {
+  (void)state;
+  assert_null(net_driver_find("auto"));
+  assert_null(net_driver_find("relay"));
+  for (size_t i = 0; net_drivers[i]; i++)
+    assert_ptr_equal(net_driver_find(net_drivers[i]->name), net_drivers[i]);
+  assert_string_equal(net_driver_find("veth")->tools[0].program, "ip");
+}
+
+/* nft checks without loading; that takes root, or a network of one's own. */
+static void check_by_nft(const char *rules) {
+  bool root = geteuid() == 0;
+  FILE *pipe = popen(root ? "nft -c -f - 2>&1" : "unshare -Urn nft -c -f - 2>&1", "w");
+  assert_non_null(pipe);
+  fputs(rules, pipe);
+  int status = pclose(pipe);
+  if (status != 0)
+    fail_msg("nft says %d to:\n%s", status, rules);
+}
+
+static void test_nft_takes_them(void **state) {
+  (void)state;
+  if (system("command -v nft >/dev/null && nft --version >/dev/null") != 0 ||
+      system("unshare -Urn nft list tables >/dev/null 2>&1") != 0) {
+    print_message("no usable nft on this machine\n");
+    skip();
+  }
+  static const struct {
+    const char *allow, *deny;
+    bool everything;
+  } rows[] = {{NULL, NULL, false},
+              {NULL, NULL, true},
+              {"*", "*:25", true},
+              {"10.1.0.0/16:5432", "10.1.2.3", false},
+              {"[2001:db8::]/32:1-1024", "::/0", false},
+              {"0.0.0.0/0", NULL, true}};
+  for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+    _cleanup_free_ char *text = egress_of(rows[i].allow, rows[i].deny, rows[i].everything);
+    check_by_nft(text);
+    struct host_rules *rules = rules_of(rows[i].allow, rows[i].deny, rows[i].everything);
+    _cleanup_free_ char *host =
+        egress_translation(rules, "sandbox_abcdefgh", "sbabcdefgh", "198.18.0.4/30");
+    check_by_nft(host);
+    host_rules_free(rules);
+  }
+}
+
+static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(test_order),
+    cmocka_unit_test(test_filtered),
+    cmocka_unit_test(test_whole_families),
+    cmocka_unit_test(test_guarded),
+    cmocka_unit_test(test_names_are_refused),
+    cmocka_unit_test(test_table),
+    cmocka_unit_test(test_nft_takes_them),
+};
+
+UNIT_MAIN(tests)
