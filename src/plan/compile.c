@@ -207,6 +207,7 @@ static int compile_parts(struct compiler *compiler, struct sb_error *error) {
       compile_git(compiler, error) < 0 || compile_protections(compiler, error) < 0 ||
       compile_network(compiler, error) < 0 || compile_command(compiler, error) < 0)
     return -1;
+  compile_sockets(compiler);
   compile_masks(compiler);
   order_operations(compiler->plan);
   plan_landlock(compiler);
@@ -216,6 +217,7 @@ static int compile_parts(struct compiler *compiler, struct sb_error *error) {
 static void compiler_clear(struct compiler *compiler) {
   found_clear(&compiler->hidden);
   found_clear(&compiler->globbed);
+  found_clear(&compiler->sockets);
   strv_clear(&compiler->writable);
   strv_clear(&compiler->caches);
   strv_clear(&compiler->overlaid);

@@ -23,6 +23,7 @@ struct compiler {
   struct plan *plan;
   struct found_list hidden;  /* what hide rules name and what exists */
   struct found_list globbed; /* what globs of other kinds match */
+  struct found_list sockets; /* where other programs listen */
   bool dynamic;              /* only what is bound is visible */
   bool unprotects;           /* there is any `unprotect` rule: most policies have none */
   struct strv writable;      /* canonical paths that are writable host objects, parents first */
@@ -71,6 +72,7 @@ int compile_git(struct compiler *compiler, struct sb_error *error);
 int compile_protections(struct compiler *compiler, struct sb_error *error);
 int compile_network(struct compiler *compiler, struct sb_error *error);
 void compile_proxy_variables(struct compiler *compiler);
+void compile_sockets(struct compiler *compiler);
 void compile_masks(struct compiler *compiler);
 int compile_command(struct compiler *compiler, struct sb_error *error);
 

@@ -45,6 +45,8 @@ static void hide_runtime_folder(struct compiler *compiler) {
  * root, who can, everything is masked. */
 static bool is_closed(const struct compiler *compiler, const char *path,
                       const struct stat *status) {
+  if (S_ISSOCK(status->st_mode)) /* connecting is writing */
+    return faccessat(AT_FDCWD, path, W_OK, AT_EACCESS) < 0;
   return compiler->host->user != 0 && status->st_uid != compiler->host->user &&
          faccessat(AT_FDCWD, path, R_OK, AT_EACCESS) < 0 &&
          (!S_ISDIR(status->st_mode) || faccessat(AT_FDCWD, path, X_OK, AT_EACCESS) < 0);
@@ -202,4 +204,6 @@ void compile_masks(struct compiler *compiler) {
     if (compiler->dynamic)
       strv_add(&compiler->plan->hidden, found->path);
   }
+  for (size_t i = 0; i < compiler->sockets.count; i++) /* elsewhere the gate asks about them */
+    add_mask(compiler, compiler->sockets.items[i].path, compiler->sockets.items[i].why);
 }
