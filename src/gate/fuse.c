@@ -174,7 +174,8 @@ static bool is_quiet(struct fuse_gate *fuse, fuse_req_t request, const struct no
       .want = want, .path = path, .device = node->status.st_dev, .inode = node->status.st_ino};
   if (!needs_mount(want) && gate_is_served(fuse->gate, &wanted))
     return false;
-  return !once_use(&fuse->once, gate_outer_pid(fuse->gate, inside), &node->status, false);
+  return want == WANT_CONNECT ||
+         !once_use(&fuse->once, gate_outer_pid(fuse->gate, inside), &node->status, false);
 }
 
 /* The one exception to "at once": a call that holds a lock on the mount point was sent away before
@@ -546,7 +547,7 @@ static void ask(struct held *held, enum want want) {
   char path[PATH_MAX];
   held->waiting.request.want = want;
   held->waiting.request.pid = gate_outer_pid(fuse->gate, fuse_req_ctx(held->request)->pid);
-  if (want != WANT_WRITE && use_once(fuse, held)) {
+  if (want != WANT_WRITE && want != WANT_CONNECT && use_once(fuse, held)) {
     serve(held);
     held_free(held);
     return;
