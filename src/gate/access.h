@@ -25,7 +25,7 @@ struct access_request {
   enum want want;
   const char *path;       /* file: canonical path of the object on the host, any bytes */
   uint64_t device, inode; /* file: the pinned object */
-  bool folder;
+  bool folder, socket;
   const char *host; /* network: name (lower case, no trailing dot) or literal address */
   uint16_t port;
   pid_t pid; /* the asking process as the monitor sees it; 0: not known */

@@ -564,6 +564,7 @@ static void ask(struct held *held, enum want want) {
       .device = held->node->status.st_dev,
       .inode = held->node->status.st_ino,
       .folder = S_ISDIR(held->node->status.st_mode),
+      .socket = S_ISSOCK(held->node->status.st_mode),
       .pid = held->waiting.request.pid,
   };
   if (fuse_req_interrupted(held->request) && gate_must_end(held->waiting.request.pid)) {

@@ -332,8 +332,19 @@ static bool is_better_served(struct gate *gate, const struct waiting *waiting,
          !gate_is_touchable(gate, waiting->request.path);
 }
 
+/* Whoever may look at a socket may not speak to it yet, and a mount would allow both. */
+static bool is_only_looked_at(const struct waiting *waiting, const char *tree) {
+  const struct access_request *request = &waiting->request;
+  return request->socket && request->want != WANT_CONNECT && !waiting->needs_mount &&
+         strcmp(tree, request->path) == 0;
+}
+
 static void grant(struct gate *gate, struct waiting *waiting, const struct answered *answer) {
   const char *path = waiting->request.path, *tree = answer->tree ? answer->tree : path;
+  if (is_only_looked_at(waiting, tree)) {
+    waiting->done(waiting, OUTCOME_SERVE);
+    return;
+  }
   _cleanup_free_ char *point = grant_point(gate, tree, path, waiting->below);
   waiting->lasts = is_better_served(gate, waiting, answer);
   if (waiting->lasts && !strv_contains(&gate->served, tree))

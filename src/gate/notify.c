@@ -237,6 +237,7 @@ static void set_request(struct held *held, enum want want, const char *path,
       .device = status->st_dev,
       .inode = status->st_ino,
       .folder = S_ISDIR(status->st_mode),
+      .socket = S_ISSOCK(status->st_mode),
   };
 }
 
@@ -376,10 +377,11 @@ static void tell(struct held *held) {
  * told. What else needs the file at its path (execve, connect …) would need a mount, which all of
  * the session would see. */
 static void open_for_it(struct held *held) {
-  if (!S_ISREG(held->found.status.st_mode)) {
-    fail(held, EACCES);
-  } else if (!call_only_reads(&held->call)) {
+  mode_t mode = held->found.status.st_mode;
+  if ((S_ISREG(mode) || S_ISSOCK(mode)) && !call_only_reads(&held->call)) {
     tell(held);
+  } else if (!S_ISREG(mode)) {
+    fail(held, EACCES);
   } else {
     held->then = hand_in;
     gate_open(held->notify->gate, &held->waiting);

@@ -16,7 +16,8 @@ static bool is_name(const char *name, const char *other) {
 }
 
 static bool is_same_object(const struct approval *first, const struct approval *second) {
-  if (first->subject != second->subject || first->write != second->write)
+  if (first->subject != second->subject || first->write != second->write ||
+      first->connect != second->connect)
     return false;
   return first->subject == SUBJECT_NETWORK
              ? is_name(first->host, second->host) && first->port == second->port
@@ -48,6 +49,8 @@ void approvals_add(struct approvals *approvals, const struct approval *approval)
 static bool covers_class(const struct approval *approval, enum access_class class) {
   switch (approval->verdict) {
   case APPROVAL_ALLOW:
+    if (class == CLASS_CONNECT && approval->subject == SUBJECT_FILE)
+      return approval->connect;
     return class != CLASS_WRITE || approval->write;
   case APPROVAL_DENY:
     return class == CLASS_WRITE || !approval->write;

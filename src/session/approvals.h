@@ -15,7 +15,8 @@ enum approval_verdict {
 struct approval {
   enum access_subject subject;
   enum approval_verdict verdict;
-  bool write; /* allow: writes, too; deny: writes only */
+  bool write;   /* allow: writes, too; deny: writes only */
+  bool connect; /* allow: a socket may be spoken to, not only looked at */
   enum grant_scope scope;
   char *path; /* file: with everything below it */
   char *host; /* network */

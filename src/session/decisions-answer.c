@@ -68,10 +68,14 @@ static int check_allowed_scope(const struct question *question, const struct rep
   _cleanup_free_ char *shown = request_show(&question->request);
   sb_fail(error, SB_CODE_DENIED, 0, "%s can be allowed only for: %s", shown,
           scope_name(question->widest));
-  return sb_hint(error, question->secret ? "a secret is never stored by an answer; write it into "
-                                           "your policy if you mean it"
-                                         : "its whole content would be allowed; name a folder "
-                                           "below it with --tree, or write a policy");
+  const char *hint = question->secret
+                         ? "a secret is never stored by an answer; write it into your policy if "
+                           "you mean it"
+                     : question->request.want == WANT_CONNECT
+                         ? "to keep it, list it in network.unix_sockets of your policy"
+                         : "its whole content would be allowed; name a folder below it with "
+                           "--tree, or write a policy";
+  return sb_hint(error, "%s", hint);
 }
 
 /* What the answer may not be, whoever gives it. */
@@ -129,6 +133,7 @@ static struct approval approval_of(const struct question *question, const struct
       .subject = request->subject,
       .verdict = reply->allow ? APPROVAL_ALLOW : APPROVAL_DENY,
       .write = request->want == WANT_WRITE,
+      .connect = request->want == WANT_CONNECT,
       .scope = reply->scope,
       .path = (char *)(reply->tree ? reply->tree : request->path),
       .host = (char *)request->host,
@@ -264,7 +269,9 @@ int decisions_save(struct decisions *decisions, enum grant_scope scope, const ch
   size_t count = 0;
   for (size_t i = 0; i < decisions->approvals.count; i++) {
     struct approval *approval = &decisions->approvals.items[i];
-    if (approval->verdict == APPROVAL_ASK || approval->secret || approval->scope >= scope)
+    bool of_socket = approval->connect && approval->subject == SUBJECT_FILE;
+    if (approval->verdict == APPROVAL_ASK || approval->secret || of_socket ||
+        approval->scope >= scope)
       continue;
     _cleanup_free_ char *why = xasprintf("saved from session %s", decisions->config.session_id);
     json_t *fields = json_pack("{s:s, s:s}", "scope", scope_name(scope), "by", by);

@@ -295,7 +295,9 @@ uint64_t decisions_ask(struct decisions *decisions, const struct access_request 
   question = question_new(request, decisions->config.policy, decisions->config.context);
   question_add_waiter(question, ticket, callback, context);
   question->secret = secret;
-  if (secret && question->widest > SCOPE_SESSION)
+  /* Stored grants are about reading and writing: neither a secret nor a socket. */
+  bool connects = request->subject == SUBJECT_FILE && request->want == WANT_CONNECT;
+  if ((secret || connects) && question->widest > SCOPE_SESSION)
     question->widest = SCOPE_SESSION;
   put_question(decisions, question);
   return ticket;

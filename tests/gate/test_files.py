@@ -177,6 +177,22 @@ def test_a_watch_sees_what_the_host_does(box, gate, ground, name):
     assert lines(refused) == ["watch EACCES"]
 
 
+def test_who_may_look_at_a_socket_may_not_speak_to_it(box, gate, ground):
+    path = f"{ground}/socket"
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(path)
+        listener.listen()
+        box.identity.own(path)
+        argv = [files(box), "stat", path, "lstat", path, "access", path, "connect", path]
+        looked, asked = gates.run(
+            box, gate, argv,
+            lambda event: gates.deny() if event["op"] == "connect" else gates.approve())
+        assert lines(looked) == [*lines(box.plain(argv))[:3], "connect EACCES"], (looked, asked)
+        assert asked == [("stat", path), ("connect", path)]
+        spoken, _ = gates.run(box, gate, argv, lambda event: gates.approve())
+        assert lines(spoken)[3] == "connect ok", spoken
+
+
 def test_a_socket_is_not_spoken_to_once(box, gate, ground):
     """That would need a mount which all of the session could use."""
     path = f"{ground}/socket"

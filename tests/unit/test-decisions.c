@@ -409,6 +409,23 @@ static void test_different_objects_do_not_join(void **state) {
   assert_int_equal(ground->asked_count, 5);
 }
 
+/* To look at a socket and to speak to it are two things; speaking is never kept. */
+static void test_sockets(void **state) {
+  (void)state;
+  _ground_ struct ground *ground = lay_with_person(NULL);
+  ask_file(ground, "/data/socket", WANT_STAT);
+  assert_int_equal(reply_with(ground, true, SCOPE_SESSION, NULL), 0);
+  assert_int_equal(answer_at_once(ground, "/data/socket", WANT_READ), ANSWER_ALLOW);
+  ask_file(ground, "/data/socket", WANT_CONNECT);
+  assert_int_equal(reply_with(ground, true, SCOPE_USER, NULL), -1);
+  assert_int_equal(reply_with(ground, true, SCOPE_SESSION, NULL), 0);
+  assert_int_equal(answer_at_once(ground, "/data/socket", WANT_CONNECT), ANSWER_ALLOW);
+  _cleanup_error_ struct sb_error error = {0};
+  size_t count = 0;
+  assert_int_equal(decisions_save(ground->decisions, SCOPE_USER, "ann", &count, &error), 0);
+  assert_int_equal(count, 1); /* the looking */
+}
+
 static void test_withdrawing(void **state) {
   (void)state;
   _ground_ struct ground *ground = lay_with_person(NULL);
@@ -910,6 +927,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_hidden_objects),
     cmocka_unit_test(test_identical_requests_join),
     cmocka_unit_test(test_different_objects_do_not_join),
+    cmocka_unit_test(test_sockets),
     cmocka_unit_test(test_withdrawing),
     cmocka_unit_test(test_scopes),
     cmocka_unit_test(test_deepest_approval_wins),
