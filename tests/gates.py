@@ -1,7 +1,6 @@
 """What the tests of the gate share: both triggers, and sessions whose questions the test answers."""
 
 import contextlib
-import glob
 import json
 import os
 import stat
@@ -23,9 +22,7 @@ def program(world, name):
     """One of the programs of the tests, where everybody can run it."""
     target = os.path.join(world.bin, name)
     if not os.path.exists(target):
-        built = glob.glob(os.path.join(harness.REPOSITORY, "build*", "tests", "*", name))
-        plain = [path for path in built if "sanitized" not in path]
-        world.install(max(plain or built, key=os.path.getmtime), name)
+        world.install(harness.find_built(name), name)
     return target
 
 

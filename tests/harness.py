@@ -236,14 +236,20 @@ class World:
         shutil.rmtree(self.base, ignore_errors=True)
 
 
+def find_built(name):
+    """A program of the tests, or None. Not a sanitized one, if there is another: they run inside.
+    Other folders than the one that is tested may be in the middle of a build."""
+    tested = os.environ.get("SANDBOX_BUILD", "")
+    folders = sorted(glob.glob(os.path.join(REPOSITORY, "build*")),
+                     key=lambda folder: ("sanitized" in folder, folder != tested, folder))
+    found = [path for folder in folders for path in glob.glob(os.path.join(folder, "tests", "*", name))]
+    return found[0] if found else None
+
+
 def find_attempt(folder):
-    given = os.environ.get("ATTEMPT")
-    if given:
-        return given
-    built = sorted(glob.glob(os.path.join(REPOSITORY, "build*", "tests", "escape", "attempt")),
-                   key=os.path.getmtime)
+    built = os.environ.get("ATTEMPT") or find_built("attempt")
     if built:
-        return built[-1]
+        return built
     target = os.path.join(folder, "attempt")
     subprocess.run(["cc", "-D_GNU_SOURCE", "-O1", "-static", "-o", target,
                     *glob.glob(os.path.join(TESTS, "escape", "attempts", "*.c")), "-lpthread"],
