@@ -1,11 +1,15 @@
 /* The servers and the client that bench/net measures with; nothing here knows who carries the
  * bytes.
  *
- *   net-load serve ADDRESS PORT                   sends at PORT, says back at PORT + 1; for ever
+ *   net-load serve ADDRESS PORT                   sends at PORT, says back at PORT + 1
  *   net-load stream ADDRESS PORT BYTES            nanoseconds until so many bytes have come
  *   net-load latency ADDRESS PORT COUNT           nanoseconds from connect to the first byte, each
  *   net-load rate ADDRESS PORT COUNT              nanoseconds for so many connections, 8 at a time
- *   net-load idle ADDRESS PORT COUNT              opens them, says "ready", waits for end of input
+ *   net-load idle ADDRESS PORT COUNT              opens them
+ *
+ * Each says "ready" after a first connection, which may have started something, waits for a line,
+ * does it, writes its figures and a last line "done", and stays until its input ends: whoever
+ * measures can look at the carrier before and after.
  *
  * With a last argument PROXY_PORT the client asks an HTTP proxy on 127.0.0.1 to connect it. */
 #include <arpa/inet.h>
@@ -51,6 +55,16 @@ static struct sockaddr_in address_of(const char *text, int port) {
   if (inet_pton(AF_INET, text, &address.sin_addr) != 1)
     give_up(text);
   return address;
+}
+
+static void say(const char *line) {
+  puts(line);
+  fflush(stdout);
+}
+
+static void wait_for(int last) {
+  for (int c = 0; c != last && c != EOF;)
+    c = getchar();
 }
 
 /* ---- the servers ---- */
@@ -113,10 +127,8 @@ static _Noreturn void serve(const char *address, int port) {
     serve_source(listeners[0]);
   if (fork() == 0)
     serve_echo(listeners[1]);
-  puts("ready");
-  fflush(stdout);
-  while (getchar() != EOF)
-    ;
+  say("ready");
+  wait_for(EOF);
   kill(0, SIGTERM);
   _exit(0);
 }
@@ -162,8 +174,8 @@ static int open_and_echo(void) {
   return fd;
 }
 
-static void run_stream(uint64_t bytes) {
-  uint64_t start = now_ns(), left = bytes;
+static void receive_stream(uint64_t bytes) {
+  uint64_t left = bytes;
   int fd = open_connection();
   if (send(fd, &bytes, sizeof bytes, MSG_NOSIGNAL) != sizeof bytes)
     give_up("send");
@@ -173,11 +185,16 @@ static void run_stream(uint64_t bytes) {
       give_up("stream");
     left -= (uint64_t)got;
   }
+  close(fd);
+}
+
+static void run_stream(uint64_t bytes) {
+  uint64_t start = now_ns();
+  receive_stream(bytes);
   printf("%llu\n", (unsigned long long)(now_ns() - start));
 }
 
 static void run_latency(uint64_t count) {
-  close(open_and_echo()); /* the first one may start something */
   while (count-- > 0) {
     uint64_t start = now_ns();
     int fd = open_and_echo();
@@ -187,7 +204,6 @@ static void run_latency(uint64_t count) {
 }
 
 static void run_rate(uint64_t count) {
-  close(open_and_echo());
   uint64_t start = now_ns();
   for (int worker = 0; worker < WORKERS; worker++) {
     if (fork() != 0)
@@ -206,10 +222,6 @@ static void run_rate(uint64_t count) {
 static void run_idle(uint64_t count) {
   while (count-- > 0)
     (void)open_and_echo();
-  puts("ready");
-  fflush(stdout);
-  while (getchar() != EOF)
-    ;
 }
 
 int main(int argc, char **argv) {
@@ -231,7 +243,15 @@ int main(int argc, char **argv) {
     target = address_of(argv[2], atoi(argv[3]) + modes[i].port);
     if (argc > 5)
       proxy = address_of("127.0.0.1", atoi(argv[5]));
+    if (modes[i].port)
+      close(open_and_echo());
+    else
+      receive_stream(1);
+    say("ready");
+    wait_for('\n');
     modes[i].run(strtoull(argv[4], NULL, 10));
+    say("done");
+    wait_for(EOF);
     return 0;
   }
   fputs("usage: see the head of net-load.c\n", stderr);
