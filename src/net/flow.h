@@ -36,6 +36,7 @@ struct end {
   struct flow *flow;
   bool readable, writable, ended, passed_end;
   bool unsure; /* an end or urgent data is among what is there: read until nothing comes */
+  bool urgent; /* there was some: splice never gets past it */
   bool bulk;   /* much comes from here: splice */
   int pipe[2];
   size_t piped;
@@ -114,6 +115,9 @@ void end_clear(struct end *end);
 
 /* Writes at once what fits and keeps the rest for later, behind what was read from `from`. */
 void end_write(struct end *to, struct end *from, const void *bytes, size_t length);
+
+/* Takes what was only looked at. */
+void end_skip(struct end *end, size_t length);
 
 /* Sends what was kept; true if nothing is left. */
 bool end_flush(struct end *to, struct end *from);

@@ -194,7 +194,7 @@ void http_read(struct flow *flow) {
     answer(flow, "400 Bad Request", "sandbox: the request cannot be read\n");
     return;
   }
-  (void)recv(flow->client.watch.fd, shared_buffer, request.head.length, 0);
+  end_skip(&flow->client, request.head.length);
   flow->client.readable = true;
   flow->until_ms = 0;
   if (request.method_length == 7 && strncmp(request.method, "CONNECT", 7) == 0)
@@ -245,7 +245,7 @@ static bool pass_body(struct flow *flow, struct end *from, struct end *to, struc
     return false;
   }
   end_write(to, from, shared_buffer, (size_t)part);
-  (void)recv(from->watch.fd, shared_buffer, (size_t)part, 0);
+  end_skip(from, (size_t)part);
   count(flow, from == &flow->client, (size_t)part);
   return true;
 }
@@ -283,7 +283,7 @@ static bool pass_response_head(struct flow *flow) {
     return false;
   }
   end_write(&flow->client, server, head, response.head.length);
-  (void)recv(server->watch.fd, shared_buffer, response.head.length, 0);
+  end_skip(server, response.head.length);
   count(flow, false, response.head.length);
   if (response.status == 101) {
     become_raw(flow);

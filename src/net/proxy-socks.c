@@ -38,13 +38,13 @@ void socks_read(struct flow *flow) {
   case SOCKS_MORE:
     return;
   case SOCKS_GREETED:
-    (void)recv(client->watch.fd, bytes, request.used, 0);
+    end_skip(client, request.used);
     flow->greeted = true;
     end_write(client, &flow->server, (const uint8_t[]){5, 0}, 2);
     socks_read(flow); /* the request may be there already */
     return;
   case SOCKS_REQUEST:
-    (void)recv(client->watch.fd, bytes, request.used, 0);
+    end_skip(client, request.used);
     client->readable = true;
     start(flow, &request);
     return;

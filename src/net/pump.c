@@ -91,6 +91,10 @@ void end_write(struct end *to, struct end *from, const void *bytes, size_t lengt
   keep(from, (const char *)bytes + sent, length - (size_t)sent);
 }
 
+void end_skip(struct end *end, size_t length) {
+  (void)recv(end->watch.fd, NULL, length, MSG_TRUNC); /* TCP: without a copy */
+}
+
 void end_say_last(struct flow *flow, const void *bytes, size_t length) {
   /* Into the socket's own buffer, which is empty or nearly so; then an orderly end. What the client
    * has sent and we have not read would turn it into a reset that overtakes the message. */
@@ -252,7 +256,7 @@ static enum moved pass_on(struct flow *flow, struct end *from, struct end *to) {
       break;
     else if (from == &flow->client && flow->inspect && !inspect(flow))
       return MOVED_NOTHING;
-    else if (from->bulk && open_pipe(from))
+    else if (from->bulk && !from->urgent && open_pipe(from))
       moved = splice_some(flow, from, to);
     else
       moved = copy_some(flow, from, to);

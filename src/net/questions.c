@@ -321,7 +321,7 @@ void questions_read_stream(struct flow *flow) {
     }
     if (got < 2 || (size_t)got < length + 2)
       return;
-    (void)recv(flow->client.watch.fd, bytes, length + 2, 0);
+    end_skip(&flow->client, length + 2);
     struct asker asker = {.relay = flow->relay, .flow = flow, .fd = -1};
     answer(&asker, bytes + 2, length);
   }

@@ -121,7 +121,7 @@ void upstream_read(struct flow *flow) {
               flow->relay->input->upstream.port);
     return;
   }
-  (void)recv(flow->server.watch.fd, shared_buffer, (size_t)answer, 0);
+  end_skip(&flow->server, (size_t)answer);
   flow->server.readable = true;
   flow_connected(flow);
 }

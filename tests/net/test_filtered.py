@@ -67,16 +67,21 @@ def test_much_data_both_ways(net):
 
 
 @pytest.mark.works
-def test_nothing_is_left_behind_urgent_data(net):
-    """A read stops at the mark of urgent data although more is there; the mark itself is not passed
-    on. Nothing else comes from this client that would make the relay look again."""
-    script = ("import socket\n"
-              "for _ in range(20):\n"
+@pytest.mark.parametrize("size", [7, 2_000_000], ids=["little", "much"])
+def test_nothing_is_left_behind_urgent_data(net, size):
+    """A read stops at the mark of urgent data although more is there, and splice never gets past
+    it; the byte itself is not passed on. Nothing else comes from this client that would make the
+    relay look again."""
+    script = ("import socket, threading\n"
+              f"data = b'x' * {size}\n"
+              "def send(s):\n"
+              "  s.sendall(data); s.send(b'!', socket.MSG_OOB); s.sendall(data)\n"
+              "for _ in range(10):\n"
               "  s = socket.create_connection(('203.0.113.10', 7), timeout=20)\n"
-              "  s.sendall(b'before '); s.send(b'!', socket.MSG_OOB); s.sendall(b'after')\n"
+              "  threading.Thread(target=send, args=(s,)).start()\n"
               "  got = b''\n"
-              "  while len(got) < 12: got += s.recv(100)\n"
-              "  assert got == b'before after', got\n"
+              "  while len(got) < 2 * len(data): got += s.recv(1 << 20)\n"
+              "  assert got == data + data, len(got)\n"
               "print('all')\n")
     result = net.run(["python3", "-c", script], options=allow("203.0.113.10"))
     assert result.stdout == "all\n", result
