@@ -69,10 +69,10 @@ static void append_session(struct text *text, const json_t *session) {
   _cleanup_free_ char *command = command_of(session);
   const char *named = json_string_value(json_object_get(session, "project"));
   _cleanup_free_ char *project = escape_string(named ? named : "");
-  double cpu = number(usage, "cpu_ns") / 1e9;
-  text_appendf(text, "%-9s %5s %-8s %7.1fs %9s %7d  %s  %s\n",
+  _cleanup_free_ char *cpu = show_seconds(number(usage, "cpu_ns") / 1e9, 1);
+  text_appendf(text, "%-9s %5s %-8s %8s %9s %7d  %s  %s\n",
                json_string_value(json_object_get(session, "sid")), age,
-               json_string_value(json_object_get(session, "mode")), cpu < 0 ? 0 : cpu, memory,
+               json_string_value(json_object_get(session, "mode")), cpu, memory,
                (int)number(session, "pending"), project, command);
 }
 

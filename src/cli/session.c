@@ -35,6 +35,10 @@ char *show_age(double seconds) {
   return xasprintf("%llds", (long long)seconds);
 }
 
+char *show_seconds(double seconds, int decimals) {
+  return seconds < 0 ? xstrdup("-") : xasprintf("%.*fs", decimals, seconds);
+}
+
 char *show_bytes(double bytes) {
   static const char *const units[] = {"B", "kB", "MB", "GB", "TB"};
   if (bytes < 0)

@@ -23,6 +23,7 @@ char *show_age(double seconds);
 
 /* "12 kB", "3.4 MB"; "-" if it is not known. New string. */
 char *show_bytes(double bytes);
+char *show_seconds(double seconds, int decimals);
 
 /* Runs argv (with "tty" or the caller's descriptors) in the session and relays until it ends.
  * Returns the exit code. In exec.c. */

@@ -20,7 +20,7 @@ static const struct option_spec stats_options[] = {
     {STATS_INTERVAL, "interval", 0, ARGUMENT_REQUIRED, "TIME", "how often (default 1s)",
      COMPLETE_NONE},
     {STATS_PROMETHEUS, "prometheus", 0, ARGUMENT_NONE, NULL,
-     "print all sessions in Prometheus' text format, once", COMPLETE_NONE},
+     "print all sessions, or SID, in Prometheus' text format, once", COMPLETE_NONE},
     {0},
 };
 
@@ -35,12 +35,13 @@ static char *line_for_people(const json_t *stats) {
   _cleanup_free_ char *peak = show_bytes(number(stats, "memory_peak_bytes"));
   _cleanup_free_ char *read = show_bytes(number(stats, "io_read_bytes"));
   _cleanup_free_ char *written = show_bytes(number(stats, "io_write_bytes"));
-  double cpu = number(stats, "cpu_ns") / 1e9, processes = number(stats, "processes");
+  _cleanup_free_ char *cpu = show_seconds(number(stats, "cpu_ns") / 1e9, 2);
+  double processes = number(stats, "processes");
   struct text text = {0};
   text_appendf(&text,
-               "%s  age %s  cpu %.2fs  memory %s (peak %s)  processes %.0f  read %s  written %s",
-               json_string_value(json_object_get(stats, "sid")), age, cpu < 0 ? 0 : cpu, memory,
-               peak, processes < 0 ? 0 : processes, read, written);
+               "%s  age %s  cpu %s  memory %s (peak %s)  processes %.0f  read %s  written %s",
+               json_string_value(json_object_get(stats, "sid")), age, cpu, memory, peak,
+               processes < 0 ? 0 : processes, read, written);
   const json_t *network = json_object_get(stats, "network");
   const char *driver = json_string_value(json_object_get(network, "driver"));
   if (driver) {
@@ -114,18 +115,18 @@ static void append_decisions(struct text *text, json_t *all) {
   }
 }
 
-static int print_prometheus(const struct registry *registry) {
-  struct usage_sample *samples = calloc(registry->count + 1, sizeof *samples);
+static int print_prometheus(const struct registry_entry *entries, size_t entry_count) {
+  struct usage_sample *samples = calloc(entry_count + 1, sizeof *samples);
   json_t *decisions = json_object();
   size_t count = 0;
-  for (size_t i = 0; samples && i < registry->count; i++) {
+  for (size_t i = 0; samples && i < entry_count; i++) {
     _cleanup_error_ struct sb_error error = {0};
     json_t *stats = NULL;
-    if (client_call(registry->entries[i].folder, CLIENT_SHORT_PATIENCE,
+    if (client_call(entries[i].folder, CLIENT_SHORT_PATIENCE,
                     json_pack("{s:s}", "cmd", "cmd.stats"), &stats, &error) < 0)
       continue;
     samples[count++] =
-        (struct usage_sample){.session_id = registry->entries[i].id,
+        (struct usage_sample){.session_id = entries[i].id,
                               .usage = {.cpu_ns = counter(stats, "cpu_ns"),
                                         .throttled_ns = counter(stats, "throttled_ns"),
                                         .memory_bytes = counter(stats, "memory_bytes"),
@@ -138,7 +139,7 @@ static int print_prometheus(const struct registry *registry) {
                                         .disk_files = counter(stats, "disk_files"),
                                         .memory_kills = counter(stats, "memory_kills"),
                                         .refused_forks = counter(stats, "refused_forks")}};
-    json_object_set(decisions, registry->entries[i].id, json_object_get(stats, "decisions"));
+    json_object_set(decisions, entries[i].id, json_object_get(stats, "decisions"));
     json_decref(stats);
   }
   _cleanup_text_ struct text text = {0};
@@ -162,10 +163,12 @@ static int stats_main(const struct invocation *invocation) {
     sb_hint(&error, "sandbox stats SID; 'sandbox ps' lists the sessions");
     return cli_report_for(invocation, &error);
   }
-  if (session_choose(&choice, prometheus ? NULL : invocation->operands[0], &error) < 0)
+  const char *prefix = invocation->operand_count ? invocation->operands[0] : NULL;
+  if (session_choose(&choice, prefix, &error) < 0)
     return cli_report_for(invocation, &error);
   if (prometheus)
-    return print_prometheus(&choice.registry);
+    return choice.entry ? print_prometheus(choice.entry, 1)
+                        : print_prometheus(choice.registry.entries, choice.registry.count);
   int result = follow(invocation, choice.entry, (unsigned)interval, &error);
   return result < 0 ? cli_report_for(invocation, &error) : result;
 }

@@ -145,15 +145,18 @@ static void fill_in(struct usage *usage, const struct usage *more) {
   }
 }
 
-/* Looking at each process is only worth it for what no group counts. */
-static bool has_to_look(const struct limit_group *group) {
-  return (group->metrics && group->hierarchy_count == 0) || limit_group_needs_watch(group);
+/* Looking at each process is only worth it for what no group counts: on v1, a group for one limit
+ * says nothing of the rest. */
+static bool has_to_look(const struct limit_group *group, const struct usage *usage) {
+  bool complete = usage->cpu_ns != USAGE_UNKNOWN && usage->memory_bytes != USAGE_UNKNOWN &&
+                  usage->processes != USAGE_UNKNOWN;
+  return (group->metrics && !complete) || limit_group_needs_watch(group);
 }
 
 void limit_group_sample(struct limit_group *group, struct usage *ret_usage) {
   struct usage usage = unknown();
   sample_cgroup(group, &usage);
-  if (group->init > 0 && has_to_look(group)) {
+  if (group->init > 0 && has_to_look(group, &usage)) {
     struct usage found = unknown();
     if (group->proc < 0)
       find_processes(group);
