@@ -224,6 +224,8 @@ static void start_clocks(struct monitor *monitor, int *folders_inside) {
   _cleanup_strv_ struct strv folders = {0};
   collect_writable(monitor->request->plan, &folders);
   limit_group_watch(&monitor->limits, monitor->engine.init, &folders);
+  /* The watch has taken over what it can see. */
+  memcpy(monitor->result->enforcers, monitor->limits.enforcers, sizeof monitor->result->enforcers);
   (void)limit_group_use_folders(&monitor->limits, &folders_inside[0], &folders_inside[1]);
   if (limit_group_needs_watch(&monitor->limits))
     monitor->next_look_ns = now + LOOK_FLOOR_NS;
@@ -620,6 +622,16 @@ static enum limit_kind private_limit(const struct monitor *monitor) {
              : LIMIT_DISK;
 }
 
+/* The signal that ended the command, or what it ran: a shell passes it on as its own status. */
+static int last_signal(const struct start_report *report) {
+  if (!report->workload_done)
+    return 0;
+  if (WIFSIGNALED(report->wait_status))
+    return WTERMSIG(report->wait_status);
+  int status = WEXITSTATUS(report->wait_status);
+  return status > 128 ? status - 128 : 0;
+}
+
 /* Which limit the end has to do with, now that nothing runs any more. */
 static void conclude_limits(struct monitor *monitor) {
   struct session_result *result = monitor->result;
@@ -632,8 +644,7 @@ static void conclude_limits(struct monitor *monitor) {
     name_limit(monitor, LIMIT_DISK); /* RLIMIT_FSIZE stopped it right at the limit */
   else if (is_private_full(monitor))
     name_limit(monitor, private_limit(monitor));
-  else if (report->workload_done && WIFSIGNALED(report->wait_status) &&
-           limit_group_explains_signal(&monitor->limits, WTERMSIG(report->wait_status), &kind))
+  else if (limit_group_explains_signal(&monitor->limits, last_signal(report), &kind))
     name_limit(monitor, kind);
 }
 

@@ -9,6 +9,7 @@ import time
 
 import pytest
 
+from harness import SLOWNESS, TIMEOUT
 from sessions import eventually, idle, running, sandbox
 
 MEGABYTE = 1 << 20
@@ -80,7 +81,7 @@ def test_limit_holds_and_is_named(box, name):
                         pass_fds=[writer], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                         stderr=subprocess.PIPE)
     os.close(writer)
-    out, err = process.communicate(timeout=15)
+    out, err = process.communicate(timeout=TIMEOUT)
     with os.fdopen(reader) as lines:
         events = [json.loads(line) for line in lines]
     result = json.loads(out)
@@ -103,6 +104,22 @@ def test_policy_sets_the_same_limits(box, flag, key, value):
     assert by_flag == by_policy and len(by_flag) == 1
 
 
+def test_a_file_too_large_below_a_shell(box):
+    """The shell is not killed itself: it passes the signal on as its status."""
+    script = ["sh", "-c", "head -c 8M /dev/zero >fill; exit $?"]
+    result = box.run(script, options=["--json", "--file-size", "1M"])
+    told = json.loads(result.stdout)
+    assert (told["limitHit"], told["exitCode"]) == ("file-size", 153), told
+    told = json.loads(box.run(["sh", "-c", "exit 153"], options=["--json"]).stdout)
+    assert told["limitHit"] is None, "without that limit it is a status like any other"
+
+
+def test_who_counts_files(box):
+    """The private folders' file system counts its own; those in writable folders are watched."""
+    told = json.loads(box.run(["true"], options=["--json", "--inodes", "300"]).stdout)
+    assert told["limits"]["inodes"]["enforcedBy"] == "watch", told
+
+
 def test_open_files(box):
     result = box.run(bomb("descriptors"), options=["--open-files", "64"])
     assert result.exit == 1 and "Too many open files" in result.stderr
@@ -119,7 +136,7 @@ def test_idle_session_is_limited_too(box):
         assert "through" not in result.stdout and result.exit != 0, result
     with idle(box, "--timeout", "1s") as sid:
         result = sandbox(box, "exec", sid, "--", "sleep", "10")
-        assert result.exit in (125, 143) and result.seconds < 4, result
+        assert result.exit in (125, 143) and result.seconds < 4 * SLOWNESS, result
 
 
 # ---- processor and disk throughput need a cgroup ----
@@ -260,7 +277,7 @@ def test_supervisor_answers_in_a_storm(box, name):
     with running(box, ["python3", "-c", program], *options) as (process, sid):
         for _ in range(5):
             result = sandbox(box, "ps", "--json")
-            assert result.exit == 0 and result.seconds < 1, result
+            assert result.exit == 0 and result.seconds < 1 * SLOWNESS, result
             assert process.poll() is not None or json.loads(result.stdout)[0]["sid"] == sid
             time.sleep(0.1)
         assert sandbox(box, "kill", "--now", sid).exit in (0, 125)
