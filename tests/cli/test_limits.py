@@ -143,15 +143,16 @@ def test_idle_session_is_limited_too(box):
 
 
 def test_processor_share(box):
-    spin = ["python3", "-c", "import time\nend = time.monotonic() + 0.8\n"
-            "while time.monotonic() < end: pass\nprint(time.process_time())"]
-    result = box.run(spin, options=["--cpus", "0.2"])
-    if box.identity.name == "user":
-        assert result.exit == 125 and "fix:" in result.stderr, result
+    """Time that a loop gets in most of a second. Without the limit it gets what others leave it."""
+    spin = ["python3", "-c", "import time\nend, used = time.monotonic() + 0.8, time.process_time()\n"
+            "while time.monotonic() < end: pass\nprint(time.process_time() - used)"]
+    result = box.run(spin, options=["--cpus", "0.1"])
+    if result.exit == 125:
+        assert box.identity.name == "user" and "fix:" in result.stderr, result
         assert "systemd-run" in result.stderr or "cgroup" in result.stderr
         return
-    assert result.exit == 0 and float(result.stdout) < 0.4, result
-    assert float(box.run(spin).stdout) > 0.4, "the control was slow, too"
+    assert result.exit == 0 and float(result.stdout) < 0.15, result
+    assert eventually(lambda: float(box.run(spin).stdout) > 0.15), "the control was slow, too"
 
 
 THROUGHPUT = 4 << 20
