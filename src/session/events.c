@@ -108,13 +108,35 @@ void events_end(struct monitor *monitor) {
   monitor->audit = NULL;
 }
 
+void events_log(const struct monitor *monitor, const char *event, const json_t *fields) {
+  static const char *const keys[] = {"decision", "scope", "reason", "access", "path",  "path_b64",
+                                     "host",     "port",  "rule",   "store",  "count", "by"};
+  const json_t *decision = json_object_get(fields, "decision");
+  bool allowed = decision && strcmp(json_string_value(decision), "allow") == 0;
+  /* Limits have a line of their own, and commands one when they end. */
+  if (monitor->request->log->fd < 0 || strcmp(event, "limit") == 0 || strcmp(event, "exec") == 0)
+    return;
+  json_t *shown = json_object();
+  for (size_t i = 0; i < ARRAY_SIZE(keys); i++) {
+    if (json_object_get(fields, keys[i]))
+      json_object_set(shown, keys[i], json_object_get(fields, keys[i]));
+  }
+  if (json_object_get(fields, "pid")) /* in a line of the log, `pid` is ours */
+    json_object_set(shown, "process", json_object_get(fields, "pid"));
+  const json_t *waited = json_object_get(fields, "latency_ms");
+  log_write(monitor->request->log, allowed ? LOG_DEBUG : LOG_INFO, event,
+            waited ? json_number_value(waited) * 1000 : -1, shown);
+}
+
 int events_write(struct monitor *monitor, const char *event, json_t *fields,
                  struct sb_error *error) {
   int result = 0;
   if (monitor->audit)
     result = audit_write(monitor->audit, event, json_incref(fields), error);
-  if (monitor->audit && result == 0)
+  if (monitor->audit && result == 0) {
     watchers_tell(monitor, event, fields);
+    events_log(monitor, event, fields);
+  }
   json_decref(fields);
   return result;
 }

@@ -31,6 +31,9 @@ void events_end(struct monitor *monitor);
 int events_write(struct monitor *monitor, const char *event, json_t *fields,
                  struct sb_error *error);
 
+/* The same line for the structured log, if there is one: without command lines. */
+void events_log(const struct monitor *monitor, const char *event, const json_t *fields);
+
 /* A client asks for a command inside, or for the end of the session. */
 int events_exec(struct monitor *monitor, const json_t *request, struct sb_error *error);
 int events_kill(struct monitor *monitor, bool now, struct sb_error *error);

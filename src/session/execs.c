@@ -16,6 +16,7 @@
 #include "core/strv.h"
 #include "core/text.h"
 #include "plan/plan.h"
+#include "session/monitor.h"
 
 /* ---- the description that init gets ---- */
 
@@ -193,6 +194,7 @@ int execs_request(struct execs *execs, struct engine *engine, const struct reque
       .id = message.id,
       .client = request->client,
       .tag = json_incref(json_object_get(request->body, "tag")),
+      .asked_ns = monotonic_ns(),
   };
   return 0;
 }
@@ -267,6 +269,8 @@ void execs_message(struct execs *execs, struct engine *engine, const struct mess
   else if (message->kind == MESSAGE_EXEC_STARTED)
     on_started(execs, entry, message->value);
   else if (message->kind == MESSAGE_EXEC_EXITED) {
+    log_write(execs->log, LOG_INFO, "exec", (double)(monotonic_ns() - entry->asked_ns) / 1e3,
+              json_pack("{s:i, s:i}", "id", (int)entry->id, "status", message->value));
     control_send(entry->client,
                  json_pack("{s:s, s:i, s:i}", "event", "event.exited", "id", (int)entry->id,
                            "status", message->value),

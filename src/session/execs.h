@@ -8,11 +8,13 @@
 #include "core/error.h"
 #include "engine/engine.h"
 #include "session/control.h"
+#include "session/log.h"
 
 struct exec_entry {
   uint32_t id;
   struct client *client; /* NULL: it left */
   json_t *tag;
+  uint64_t asked_ns;
   bool started, told_to_end;
 };
 
@@ -20,7 +22,8 @@ struct execs {
   struct exec_entry *items;
   size_t count;
   uint32_t next_id;
-  uint64_t total; /* ever started */
+  uint64_t total;        /* ever started */
+  const struct log *log; /* where their ends are noted */
 };
 
 /* cmd.exec: {"argv":[…], "cwd":…, "env":["K=V"], "tty":bool} with three descriptors or a tty. What

@@ -725,6 +725,7 @@ int session_run(const struct session_request *request, struct session_result *re
       .registration = REGISTRATION_NONE,
       .network = NETWORK_NONE_YET,
       .limits = LIMIT_GROUP_NONE,
+      .execs = {.log = request->log},
       .started_ns = monotonic_ns(),
   };
   if (take_signals(&monitor, error) < 0)

@@ -8,12 +8,17 @@
 #include "core/alloc.h"
 #include "core/cleanup.h"
 #include "policy/grants.h"
+#include "session/events.h"
 #include "session/monitor.h"
 #include "session/watchers.h"
 
 static int record(void *context, const char *event, json_t *fields, struct sb_error *error) {
   struct monitor *monitor = context;
-  return audit_write(monitor->audit, event, fields, error);
+  int result = audit_write(monitor->audit, event, json_incref(fields), error);
+  if (result == 0)
+    events_log(monitor, event, fields);
+  json_decref(fields);
+  return result;
 }
 
 static int store(void *context, enum grant_scope scope, const struct grant *grant,

@@ -8,6 +8,7 @@ import subprocess
 
 import pytest
 
+from dynamic import answer, asking, ground, question
 from sessions import running, sandbox
 
 CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f\x80-\x9f]")
@@ -191,6 +192,32 @@ def test_log_has_the_end_and_the_limit(box):
         lines = {line["operation"]: line for line in map(json.loads, source)}
     assert lines["started"]["init"] > 1 and lines["exited"]["exit"] == 124
     assert lines["limit"]["limit"] == "time" and lines["limit"]["level"] == "warning"
+
+
+def test_log_has_decisions_and_commands(box):
+    """With how long each took, and without the words of commands."""
+    path, data = box.home("log.jsonl"), ground(box)
+    os.rename(f"{data}/b.txt", f"{data}/b\x1b[2J\u202e.txt")
+    script = f"cat {data}/a.txt; cat {data}/b*; until test -e go; do sleep 0.05; done"
+    with asking(box, ["sh", "-c", script], "--log", path, "--log-level", "debug") as session:
+        with session.watch() as control:
+            asked = question(control)
+            answer(control, {"cmd": "cmd.approve", "id": asked["id"], "scope": "once"})
+            answer(control, {"cmd": "cmd.deny", "id": question(control)["id"]})
+        assert sandbox(box, "exec", session.sid, "--", "sh", "-c", "exit 3; hunter2secret").exit == 3
+        box.identity.file(box.path("go"), "")
+        session.result()
+    with open(path, newline="\n") as source:
+        text = source.read()
+    assert not CONTROL.search(text) and "hunter2secret" not in text and "\u202e" not in text
+    lines = [json.loads(line) for line in text.splitlines()]
+    found = {(line["operation"], line.get("decision")): line for line in lines}
+    allowed, denied = found["decision", "allow"], found["decision", "deny"]
+    assert (allowed["path"], allowed["access"]) == (f"{data}/a.txt", asked["access"]), allowed
+    assert allowed["level"] == "debug" and denied["level"] == "info"
+    assert allowed["latency_us"] > 0 and allowed["process"] == asked["pid"]
+    assert found["exec", None]["status"] == 3 << 8 and found["exec", None]["latency_us"] > 0
+    assert len({line["session"] for line in lines}) == 1
 
 
 def test_log_is_appended_to(box):
