@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #include "changes/changes.h"
@@ -237,6 +238,23 @@ static int fail_to_make(const char *path, int result, struct sb_error *error) {
   return sb_hint(error, "make $XDG_STATE_HOME a writable folder");
 }
 
+/* Where there are none, an overlay can be mounted, but a folder in it cannot be removed: the kernel
+ * notes in one that what is below does not show. */
+static int need_attributes(const char *upper, struct sb_error *error) {
+  static const char name[] = "user.sandbox";
+  if (setxattr(upper, name, "", 0, 0) == 0) {
+    (void)removexattr(upper, name);
+    return 0;
+  }
+  if (errno != EOPNOTSUPP)
+    return fail_to_make(upper, -errno, error);
+  _cleanup_free_ char *shown = escape_string(upper);
+  sb_fail(error, SB_CODE_UNSUPPORTED, 0,
+          "the file system of '%s' cannot hold an overlay: it has no extended attributes", shown);
+  return sb_hint(error,
+                 "set $XDG_STATE_HOME to a folder on a disk; tmpfs will do from Linux 6.6 on");
+}
+
 static int make_pair(const struct operation *operation, struct sb_error *error) {
   static const char *const names[] = {"upper", "work"};
   for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
@@ -250,7 +268,7 @@ static int make_pair(const struct operation *operation, struct sb_error *error) 
   _cleanup_free_ char *upper = path_join(operation->upper, "upper");
   if (stat(operation->path, &status) == 0)
     chmod(upper, status.st_mode & 0777);
-  return 0;
+  return need_attributes(upper, error);
 }
 
 static int make_pairs(struct overlay *overlay, const struct plan *plan, struct sb_error *error) {

@@ -89,6 +89,18 @@ def test_apply_gives_what_the_session_saw(caller):
     assert caller.sessions() == []  # nothing was left to keep
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a ramfs")
+def test_a_state_folder_that_cannot_hold_one(caller):
+    """Without extended attributes the kernel mounts it, and fails when a folder is removed."""
+    fill(caller, FILES)
+    script = 'mount -t ramfs ramfs "$0" && chmod 777 "$0" && "$@"; status=$?; find "$0" >&2; exit $status'
+    done = subprocess.run(["unshare", "-m", "sh", "-c", script, caller.state, *caller.words(
+        "run", "--static", "--overlay", ".", "--", "touch", "started")], capture_output=True, text=True,
+        **caller.options({}))
+    assert done.returncode == 125 and "extended attributes" in done.stderr, done
+    assert "XDG_STATE_HOME" in done.stderr and "overlays/" not in done.stderr.partition("fix:")[2], done
+
+
 def test_nothing_changed_keeps_nothing(caller):
     fill(caller, FILES)
     done = caller.run("run", "--static", "--overlay", ".", "--", "sh", "-c", "touch edited; ls")

@@ -84,7 +84,8 @@ def caller(request, sandbox):
         name = request.getfixturevalue("ordinary_user")
     elif request.param == "root" and os.geteuid() != 0:
         pytest.skip("not root")
-    folder = tempfile.mkdtemp(prefix="sandbox-test-")
+    # On a disk: before Linux 6.6 a tmpfs cannot hold overlays.
+    folder = tempfile.mkdtemp(prefix="sandbox-test-", dir="/var/tmp")
     os.chmod(folder, 0o755)
     reachable = pathlib.Path(folder) / "sandbox"  # the build may lie where only root can go
     shutil.copy(sandbox, reachable)
