@@ -30,8 +30,8 @@ test-long:
 	@tools/install-packages build test
 	@/usr/bin/python3 tools/test --long
 
-test-vm:
-	@tools/install-packages build test vm
+test-vm: build
+	@tools/install-packages test vm
 	@tools/test-vm
 
 bench: build

@@ -10,6 +10,7 @@ import time
 import pexpect
 import pytest
 
+from harness import TIMEOUT
 from sessions import (Control, as_text, eventually, idle, monitor_of, processes_of, running, sandbox,
                       status)
 
@@ -89,7 +90,7 @@ def test_closed_reader_ends_the_writer(box):
         process = start(box, sid, "sh", "-c", "while echo line; do :; done", stderr=subprocess.DEVNULL)
         process.stdout.readline()
         process.stdout.close()
-        assert process.wait(5) in (-signal.SIGPIPE, 141, 1, 2), process.returncode
+        assert process.wait(TIMEOUT) in (-signal.SIGPIPE, 141, 1, 2), process.returncode
         assert eventually(lambda: len(commands_of(box, sid)) == 1)
 
 
@@ -99,18 +100,18 @@ def test_every_byte_of_the_words_arrives(box):
         process = start(box, sid, "python3", "-c",
                         "import os, sys\nfor word in sys.argv[1:]:\n print(os.fsencode(word).hex())\n"
                         "print(os.environb[b'ODD'].hex())", *words)
-        out = process.communicate(timeout=10)[0]
+        out = process.communicate(timeout=TIMEOUT)[0]
         assert process.returncode == 1, "no variable yet"
         assert out.decode().split("\n")[:-1] == [word.hex() for word in words]
         process = box.popen([box.world.command, "exec", "--env", b"ODD=\xff=\xfe", sid, "printenv",
                              "ODD"], stdout=subprocess.PIPE, stdin=subprocess.DEVNULL)
-        assert process.communicate(timeout=10)[0] == b"\xff=\xfe\n"
+        assert process.communicate(timeout=TIMEOUT)[0] == b"\xff=\xfe\n"
         folder = os.path.join(os.fsencode(box.project), b"odd\xff")
         os.mkdir(folder)
         box.identity.own(folder)
         process = box.popen([box.world.command, "exec", "-C", folder, sid, "pwd"],
                             stdout=subprocess.PIPE, stdin=subprocess.DEVNULL)
-        assert process.communicate(timeout=10)[0] == folder + b"\n"
+        assert process.communicate(timeout=TIMEOUT)[0] == folder + b"\n"
 
 
 def test_long_arguments(box):
@@ -199,7 +200,7 @@ def test_confined_exactly_like_the_first_command(box, options):
         with open(box.path("second"), "w") as target:
             box.identity.own(box.path("second"))
             process = start(box, sid, "python3", "dump.py", stdout=target, stderr=target)
-            assert process.wait(10) == 0
+            assert process.wait(TIMEOUT) == 0
         with open(box.path("second")) as source:
             second = json.load(source)
     assert first["CapEff"] == first["CapBnd"] == "0" * 16 and first["NoNewPrivs"] == "1"
@@ -272,7 +273,7 @@ def test_session_ends_meanwhile(box):
                         stderr=subprocess.PIPE)
         assert process.stdout.readline() == b"ready\n"
         assert sandbox(box, "kill", "--now", sid).exit == 0
-        _, err = process.communicate(timeout=3)
+        _, err = process.communicate(timeout=TIMEOUT)
         assert process.returncode == 125 and b"the session has ended" in err
 
 
@@ -298,7 +299,7 @@ def terminal(box, *words, **more):
             os.setuid(credentials["user"])
 
     return pexpect.spawn(box.world.command, list(words), env=box.identity.environment(),
-                         cwd=box.project, preexec_fn=become, timeout=5, encoding="utf-8",
+                         cwd=box.project, preexec_fn=become, timeout=TIMEOUT, encoding="utf-8",
                          dimensions=(30, 100), **more)
 
 
@@ -422,7 +423,7 @@ def test_fifty_at_once(box):
     with idle(box) as sid:
         many = [start(box, sid, "sh", "-c", f"sleep 0.2; echo {i}; exit {i}") for i in range(50)]
         for i, process in enumerate(many):
-            out = process.communicate(timeout=15)[0]
+            out = process.communicate(timeout=TIMEOUT)[0]
             assert (process.returncode, out) == (i, b"%d\n" % i)
         assert len(processes_of(box, sid)) == 1
 

@@ -278,7 +278,8 @@ def test_supervisor_answers_in_a_storm(box, name):
     with running(box, ["python3", "-c", program], *options) as (process, sid):
         for _ in range(5):
             result = sandbox(box, "ps", "--json")
-            assert result.exit == 0 and result.seconds < 1 * SLOWNESS, result
+            # A second, where there is more than a tenth of a processor.
+            assert result.exit == 0 and result.seconds < (1 if SLOWNESS == 1 else TIMEOUT), result
             assert process.poll() is not None or json.loads(result.stdout)[0]["sid"] == sid
             time.sleep(0.1)
         assert sandbox(box, "kill", "--now", sid).exit in (0, 125)

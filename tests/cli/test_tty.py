@@ -12,9 +12,9 @@ import time
 import pexpect
 import pytest
 
-from harness import children
+from harness import SLOWNESS, children
 
-SCALE = 4 if os.environ.get("SANDBOX_SANITIZED") else 1
+SCALE = 4 if os.environ.get("SANDBOX_SANITIZED") else SLOWNESS
 WAIT = 10 * SCALE
 
 

@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from harness import SLOWNESS
 from rows import GONE, Row, judge, refuses, table
 from sessions import eventually
 
@@ -123,9 +124,10 @@ def test_kill_everything(box, victim):
     here = os.readlink("/proc/self/ns/pid")
     control = box.plain(["unshare", *(["-U"] if box.identity.uid else []), "-pf", "--kill-child",
                          "--mount-proc" if not box.identity.uid else "--mount", "sh", "-c",
-                         f"sleep 60 & {box.attempt} E79 pid:[0]; wait; echo survived"], timeout=5)
+                         f"sleep 60 & {box.attempt} E79 pid:[0]; wait; echo survived"],
+                        timeout=5 * SLOWNESS)
     assert "OPEN" in control.stdout or control.exit >= 128, control
-    result = box.run([box.attempt, "E79", here], timeout=10)
+    result = box.run([box.attempt, "E79", here], timeout=10 * SLOWNESS)
     assert "not tried" not in result.stdout, f"E79: {result}"
     assert victim.poll() is None, "E79: a process of the host was killed"
     assert result.exit != 0 or result.verdict()[0] in ("DENIED", "OPEN"), result
@@ -135,7 +137,7 @@ def test_kill_everything(box, victim):
 def test_signal_to_init(box, number):
     """E88: ignored, or the sandbox ends. It does not hang, and nobody takes init's place."""
     result = box.run(["sh", "-c", f"{box.attempt} kill 1 {number}; sleep 0.2; echo went-on"],
-                     timeout=10)
+                     timeout=10 * SLOWNESS)
     assert "went-on" in result.stdout or result.exit >= 125, result
 
 
@@ -181,8 +183,8 @@ def kill_daemons(box):
 
 def test_background_job_does_not_hold_the_session(box):
     """E95: a job that keeps the pipes open is ended, not waited for."""
-    result = box.run(["sh", "-c", "sleep 30 & echo done"], timeout=10)
-    assert "done" in result.stdout and result.seconds < 5, result
+    result = box.run(["sh", "-c", "sleep 30 & echo done"], timeout=10 * SLOWNESS)
+    assert "done" in result.stdout and result.seconds < 5 * SLOWNESS, result
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP],

@@ -7,6 +7,7 @@ import subprocess
 
 import pytest
 
+from harness import TIMEOUT
 from rows import NOT_ALLOWED, Row, judge, refuses, table, varies
 
 pytestmark = pytest.mark.escape
@@ -113,7 +114,7 @@ def test_file_capabilities(box, host_root):
 def test_privileged_tool(box, tool):
     """E33, E86: helpers that act with more rights than ours; absent ones count as refused."""
     # control: depends on what is installed and set up; the rows on system calls stand for it.
-    result = box.run(["sh", "-c", tool + " </dev/null"], timeout=15)
+    result = box.run(["sh", "-c", tool + " </dev/null"], timeout=TIMEOUT)
     assert result.exit != 0, f"{tool}: {result}"
 
 

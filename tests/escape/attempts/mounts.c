@@ -160,7 +160,7 @@ static int nested_mount(char **arguments) {
   if (result != OPENED)
     return result;
   if (strcmp(arguments[0], "overlay") == 0)
-    return answer(mount("none", arguments[1], "overlay", 0, "lowerdir=/usr:/etc"));
+    return answer(mount("none", arguments[1], "overlay", 0, "lowerdir=/tmp:/var/tmp"));
   if (strcmp(arguments[0], "proc") == 0 && unshare(CLONE_NEWPID) == 0) {
     pid_t child = fork();
     int status;
