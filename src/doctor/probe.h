@@ -91,6 +91,7 @@ void probe_state_folder(const struct check *check, struct finding *finding);
 void probe_home(const struct check *check, struct finding *finding);
 void probe_container(const struct check *check, struct finding *finding);
 void probe_tool(const struct check *check, struct finding *finding);
+void probe_driver(const struct check *check, struct finding *finding);
 void probe_docker(const struct check *check, struct finding *finding);
 void probe_qemu(const struct check *check, struct finding *finding);
 void probe_firejail(const struct check *check, struct finding *finding);

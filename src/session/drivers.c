@@ -2,10 +2,8 @@
 #include "session/drivers.h"
 
 #include <errno.h>
-#include <ifaddrs.h>
 #include <linux/rtnetlink.h>
 #include <net/if.h>
-#include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -15,7 +13,6 @@
 #include "core/cleanup.h"
 #include "core/escape.h"
 #include "core/json.h"
-#include "net/drivers/egress.h"
 #include "session/monitor.h"
 
 static const struct net_driver *driver_of(const struct monitor *monitor) {
@@ -37,28 +34,6 @@ static void note(struct monitor *monitor, const char *state, const char *problem
 
 /* ---- the start ---- */
 
-/* The host's own, guarded like loopback: a driver's packets come from the host itself. */
-static struct address *own_addresses(size_t *ret_count) {
-  struct ifaddrs *all = NULL;
-  struct address *own = NULL;
-  *ret_count = 0;
-  if (getifaddrs(&all) < 0)
-    return NULL;
-  for (const struct ifaddrs *at = all; at; at = at->ifa_next) {
-    int family = at->ifa_addr ? at->ifa_addr->sa_family : AF_UNSPEC;
-    if (family != AF_INET && family != AF_INET6)
-      continue;
-    struct sockaddr_storage storage = {0};
-    memcpy(&storage, at->ifa_addr,
-           family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6));
-    uint16_t port;
-    own = xreallocarray(own, *ret_count + 1, sizeof *own);
-    own[(*ret_count)++] = address_from_sockaddr(&storage, &port);
-  }
-  freeifaddrs(all);
-  return own;
-}
-
 static void fail(struct monitor *monitor, const char *problem) {
   struct driven *driven = &monitor->network.driven;
   driven->failed = true;
@@ -69,19 +44,12 @@ static void fail(struct monitor *monitor, const char *problem) {
 void driven_start(struct monitor *monitor, int fds[FD_PASS_LIMIT]) {
   _cleanup_error_ struct sb_error error = {0};
   const struct network_settings *network = &monitor->request->plan->network;
-  struct egress egress = {
-      .rules = network->rules,
-      .name_servers = network->name_servers,
-      .name_server_count = network->name_server_count,
-  };
-  _cleanup_free_ struct address *own = own_addresses(&egress.own_count);
-  egress.own = own;
-  _cleanup_free_ char *rules = egress_rules(&egress);
   struct minder_request request = {
       .driver = network->driver,
       .session_id = monitor->request->session_id,
-      .egress = rules,
-      .rules = network->rules,
+      .egress = {.rules = network->rules,
+                 .name_servers = network->name_servers,
+                 .name_server_count = network->name_server_count},
       .user_ns = fds[0],
       .net_ns = fds[1],
   };

@@ -44,14 +44,18 @@ def only(*pairs):
     return pytest.mark.parametrize("pair", pairs, ids="-".join, indirect=True)
 
 
+def routes():
+    for family, gateway in (("-4", "203.0.113.10"), ("-6", "2001:db8:1::10")):
+        subprocess.run(["ip", family, "route", "replace", "default", "via", gateway], check=True)
+
+
 @pytest.fixture
 def routed(net):
     """The host has a way out, as pasta wants it, and forwards, as veth does: in a network namespace
     of the tests' own."""
     with open(FORWARD, "w") as forward:
         forward.write("1")
-    for route in (["-4", "203.0.113.10"], ["-6", "2001:db8:1::10"]):
-        subprocess.run(["ip", route[0], "route", "replace", "default", "via", route[1]], check=True)
+    routes()
     before = state_of_host()
     yield net
     for _ in range(300):
@@ -164,6 +168,21 @@ def test_guard(routed, driver, host_server):  # noqa: F811
 
 
 @pytest.mark.escape
+def test_guard_follows_the_host(routed, driver, host_server, shell):  # noqa: F811
+    """An address that the host gets while the session runs is its own, too."""
+    url = f"http://203.0.113.50:{host_server}/"
+    assert shell.run(GOOD) == ["0"]
+    subprocess.run(["ip", "address", "add", "203.0.113.50/32", "dev", "wire0"], check=True)
+    try:
+        assert routed.plain([*PLAIN, url]).exit == 0, "control"
+        time.sleep(1)  # a loaded machine; without the new rules it stays open for ever
+        assert shell.run(f"curl -s -m 3 -o /dev/null {url}")[0] in ("7", "28")
+        assert shell.run(GOOD) == ["0"], "and the rest goes on"
+    finally:
+        subprocess.run(["ip", "address", "del", "203.0.113.50/32", "dev", "wire0"], check=True)
+
+
+@pytest.mark.escape
 def test_no_questions_leave_in_filtered(routed, driver):
     name = f"leak-{driver}-{routed.identity.name}.good.test"
     routed.plain(["getent", "ahosts", "control-" + name])
@@ -234,6 +253,24 @@ def test_dry_run(routed, driver):
     result = routed.run(["true"], options=[*by(driver), "--dry-run"])
     assert f"network: {driver}\n" in result.stdout + result.stderr, result
     assert state_of_host()
+
+
+@only(("pasta", "root"), ("pasta", "user"))
+def test_doctor_tries_them(routed):
+    def states():
+        result = routed.plain([routed.world.command, "doctor", "--json"])
+        rows = {row["id"]: row for row in json.loads(result.stdout)["rows"]}
+        return [rows[name] for name in ("slirp4netns", "pasta", "veth")]
+
+    slirp, pasta, veth = states()
+    assert slirp["state"] == pasta["state"] == "ok" and "tried" in slirp["found"], (slirp, pasta)
+    assert veth["state"] == ("ok" if routed.identity.name == "root" else "restricted"), veth
+    if routed.identity.name == "root":
+        return
+    for family in ("-4", "-6"):
+        subprocess.run(["ip", family, "route", "del", "default"], check=True)
+    assert states()[1]["state"] == "restricted", "without a way out pasta does not start"
+    routes()
 
 
 # ---- ends ----

@@ -22,6 +22,7 @@
 #include "core/cleanup.h"
 #include "core/file.h"
 #include "engine/caps.h"
+#include "net/drivers/own.h"
 #include "net/drivers/shut-in.h"
 
 #define PATIENCE_MS     15000 /* for a program to be ready or to end: a loaded machine is slow */
@@ -221,11 +222,48 @@ static void tell(const struct driver_run *run, enum minder_kind kind, pid_t pid,
   (void)send(run->line, &message, sizeof message, MSG_NOSIGNAL);
 }
 
-static int build(struct driver_run *run) {
+/* Puts the rules for the host's addresses of this moment in the place of what is loaded. */
+static int load_rules(struct driver_run *run) {
+  struct egress egress = run->request->egress;
+  _cleanup_free_ struct address *own = own_addresses(&egress.own_count);
+  egress.own = own;
+  _cleanup_free_ char *rules = egress_rules(&egress);
+  if (run->loaded && strcmp(rules, run->loaded) == 0)
+    return 0;
   char *const load[] = {run->nft, "-f", "-", NULL};
-  if (driver_command(run, DRIVER_INSIDE, load, run->request->egress) < 0)
+  if (driver_command(run, DRIVER_INSIDE, load, rules) < 0)
     return -1;
-  return run->request->driver->start(run);
+  free(run->loaded);
+  run->loaded = steal_pointer(rules);
+  return 0;
+}
+
+static int build(struct driver_run *run) {
+  run->changes = own_addresses_watch(); /* first: what comes after it is not missed */
+  if (run->changes < 0)
+    return fail(run, "netlink", strerror(errno));
+  return load_rules(run) < 0 ? -1 : run->request->driver->start(run);
+}
+
+/* What root's driver leads to the host is decided on the host, with its addresses as they are; all
+ * others come here when one has changed, and for that keep their rights over the session. */
+static void give_up_rights(struct driver_run *run) {
+  if (!run->request->driver->by_root) {
+    (void)caps_keep(TOOL_RIGHTS);
+    return;
+  }
+  close(run->changes);
+  run->changes = -1;
+  (void)caps_drop_all();
+}
+
+/* False: the rules are no longer the right ones, so the network has to go. */
+static bool reload(struct driver_run *run, char *said, size_t size) {
+  own_addresses_drain(run->changes);
+  if (load_rules(run) == 0)
+    return true;
+  snprintf(said, size, "%s", run->problem);
+  return false;
 }
 
 /* Until the program or the monitor ends. What the program says is read, or it would come to wait
@@ -234,10 +272,11 @@ static _Noreturn void watch(struct driver_run *run) {
   int tool = (int)syscall(SYS_pidfd_open, run->tool, 0);
   char said[DRIVER_PROBLEM] = "";
   for (;;) {
-    struct pollfd ends[3] = {{.fd = run->line, .events = POLLIN},
+    struct pollfd ends[4] = {{.fd = run->line, .events = POLLIN},
                              {.fd = tool, .events = POLLIN},
-                             {.fd = run->messages, .events = POLLIN}};
-    if (tool >= 0 && poll(ends, 3, -1) < 0)
+                             {.fd = run->messages, .events = POLLIN},
+                             {.fd = run->changes, .events = POLLIN}};
+    if (tool >= 0 && poll(ends, 4, -1) < 0)
       continue;
     if (ends[0].revents)
       end_with_monitor();
@@ -246,7 +285,7 @@ static _Noreturn void watch(struct driver_run *run) {
       if (!read_some(run->messages, said, sizeof said))
         run->messages = -1;
     }
-    if (tool < 0 || ends[1].revents)
+    if (tool < 0 || ends[1].revents || (ends[3].revents && !reload(run, said, sizeof said)))
       break;
   }
   said[strcspn(said, "\r\n")] = '\0';
@@ -260,7 +299,7 @@ static _Noreturn void minder_main(struct driver_run *run) {
     tell(run, MINDER_FAILED, 0, run->problem);
     _exit(1);
   }
-  (void)caps_drop_all(); /* it only waits from now on */
+  give_up_rights(run);
   tell(run, MINDER_READY, 0, "");
   watch(run);
 }
@@ -291,7 +330,7 @@ static void keep_only(struct driver_run *run, int user_ns) {
 }
 
 static _Noreturn void launch(struct minder_request *request, int line) {
-  struct driver_run run = {.request = request, .line = line, .messages = -1};
+  struct driver_run run = {.request = request, .line = line, .messages = -1, .changes = -1};
   find_tools(&run);
   keep_only(&run, request->user_ns);
   /* Above the numbers that programs get. */

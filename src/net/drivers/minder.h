@@ -9,6 +9,7 @@
 #include <sys/types.h>
 
 #include "net/drivers/driver.h"
+#include "net/drivers/egress.h"
 
 enum minder_kind {
   MINDER_STARTED, /* pid: the minder's own, as the monitor sees it */
@@ -32,9 +33,8 @@ struct minder {
 struct minder_request {
   const struct net_driver *driver;
   const char *session_id;
-  const char *egress; /* for nft, in the session's network namespace, before anything else */
-  const struct host_rules *rules;
-  int user_ns, net_ns; /* the session's; neither is kept */
+  struct egress egress; /* the host's own addresses are found by the minder */
+  int user_ns, net_ns;  /* the session's; neither is kept */
 };
 
 /* Starts it and returns at once; what becomes of it is told on the line. */
@@ -53,6 +53,8 @@ struct driver_run {
   int line;     /* to the monitor */
   pid_t tool;   /* the program whose end is the driver's */
   int messages; /* what it prints, or -1 */
+  int changes;  /* a socket that hears of the host's addresses, or -1 */
+  char *loaded; /* the rules in the session's network namespace */
   char problem[DRIVER_PROBLEM];
 };
 

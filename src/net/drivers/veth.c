@@ -118,7 +118,8 @@ static int make_pair(struct driver_run *run, const char *name, const struct bloc
 /* nft takes each line it reads for a command, and answers the second when it has done the first. */
 static int translate(struct driver_run *run, const char *table, const char *interface,
                      const char *network) {
-  _cleanup_free_ char *rules = egress_translation(run->request->rules, table, interface, network);
+  _cleanup_free_ char *rules =
+      egress_translation(run->request->egress.rules, table, interface, network);
   for (char *at = rules; (at = strchr(at, '\n'));)
     *at = ';';
   _cleanup_free_ char *input = xasprintf("%s\nlist table inet %s\n", rules, table);
