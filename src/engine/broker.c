@@ -13,6 +13,8 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
+#include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -21,9 +23,9 @@
 #include "core/file.h"
 #include "engine/mounts.h"
 
-/* One packet: this, the path, then the masks, each string with its NUL. */
+/* One packet: this, the path, the kept names, then the masks, each string with its NUL. */
 struct packet_header {
-  uint32_t kind, flags, mask_count;
+  uint32_t kind, flags, kept_count, mask_count;
   uint64_t device, inode;
 };
 #define PACKET_LIMIT (128u << 10)
@@ -61,6 +63,26 @@ static int mask_own(struct state *state, const char *path) {
   return mask < 0 ? mask : mounts_attach(mask, target);
 }
 
+/* In our own namespace, as masks. What is gone meanwhile, or was changed into a link, could not be
+ * protected where it leads to: then nothing is granted. */
+static int keep_own(const char *letter_and_path) {
+  bool seals = letter_and_path[0] == BROKER_SEALS;
+  _cleanup_close_ int target = mounts_open(letter_and_path + 1);
+  struct statx object;
+  struct statfs mount;
+  if (target < 0)
+    return target;
+  if (statx(target, "", AT_EMPTY_PATH, STATX_TYPE, &object) < 0 || fstatfs(target, &mount) < 0)
+    return -errno;
+  if (object.stx_attributes & STATX_ATTR_MOUNT_ROOT && (!seals || mount.f_flags & ST_RDONLY))
+    return 0; /* by an earlier grant */
+  _cleanup_close_ int tree = mounts_clone(target, "", AT_RECURSIVE);
+  if (tree < 0)
+    return tree;
+  int result = mounts_set(tree, seals ? MOUNT_ATTR_RDONLY : 0, AT_RECURSIVE);
+  return result < 0 ? result : mounts_attach(tree, target);
+}
+
 /* Opens the object in our own namespace, and makes sure that it is the one that was shown. */
 static int open_approved(struct state *state, const struct packet_header *header,
                          const char *path) {
@@ -80,17 +102,24 @@ static int open_approved(struct state *state, const struct packet_header *header
   return -ESTALE;
 }
 
+/* Names first, then masks; `below` are the strings after the path. */
+static int cover_own(struct state *state, const struct packet_header *header, const char *below) {
+  int result = 0;
+  for (uint32_t i = 0; result == 0 && i < header->kept_count + header->mask_count; i++) {
+    result = i < header->kept_count ? keep_own(below) : mask_own(state, below);
+    below += strlen(below) + 1;
+  }
+  return result;
+}
+
 static int clone_approved(struct state *state, const struct packet_header *header, const char *path,
-                          const char *masks) {
+                          const char *below) {
   _cleanup_close_ int object = open_approved(state, header, path);
   if (object < 0)
     return object;
-  for (uint32_t i = 0; i < header->mask_count; i++) {
-    int result = mask_own(state, masks);
-    if (result < 0)
-      return result;
-    masks += strlen(masks) + 1;
-  }
+  int covered = cover_own(state, header, below);
+  if (covered < 0)
+    return covered;
   _cleanup_close_ int tree = mounts_clone(object, "", AT_RECURSIVE);
   if (tree < 0)
     return tree;
@@ -288,20 +317,25 @@ void broker_end(struct broker *broker) {
 
 int broker_send(const struct broker *broker, const struct broker_request *request) {
   static char packet[PACKET_LIMIT];
+  const struct strv path = {.items = (char *[]){(char *)request->path}, .count = 1}, none = {0};
+  const struct strv *lists[] = {&path, request->kept ? request->kept : &none,
+                                request->masks ? request->masks : &none};
   struct packet_header header = {.kind = request->kind,
                                  .flags = request->flags,
-                                 .mask_count = request->masks ? (uint32_t)request->masks->count : 0,
+                                 .kept_count = (uint32_t)lists[1]->count,
+                                 .mask_count = (uint32_t)lists[2]->count,
                                  .device = request->device,
                                  .inode = request->inode};
-  size_t at = sizeof header, length = strlen(request->path) + 1;
+  size_t at = sizeof header;
   memcpy(packet, &header, sizeof header);
-  for (size_t i = 0; i <= header.mask_count; i++) {
-    const char *text = i == 0 ? request->path : request->masks->items[i - 1];
-    length = strlen(text) + 1;
-    if (length > sizeof packet - at)
-      return -E2BIG;
-    memcpy(packet + at, text, length);
-    at += length;
+  for (size_t i = 0; i < ARRAY_SIZE(lists); i++) {
+    STRV_FOREACH (text, lists[i]) {
+      size_t length = strlen(*text) + 1;
+      if (length > sizeof packet - at)
+        return -E2BIG;
+      memcpy(packet + at, *text, length);
+      at += length;
+    }
   }
   return send(broker->channel, packet, at, MSG_NOSIGNAL) < 0 ? -errno : 0;
 }

@@ -32,11 +32,17 @@ enum broker_flag {
   BROKER_ANNOUNCE = 1 << 3, /* GRANT: say so (BROKER_READY) before mounting, which may wait */
 };
 
+#define BROKER_PINS  'p' /* cannot be renamed */
+#define BROKER_SEALS 's' /* read-only */
+
 struct broker_request {
   enum broker_kind kind;
   unsigned flags;
-  uint64_t device, inode;   /* GRANT, OPEN: what the path must lead to */
-  const char *path;         /* canonical, absolute */
+  uint64_t device, inode; /* GRANT, OPEN: what the path must lead to */
+  const char *path;       /* canonical, absolute */
+  /* GRANT, writable: names below it, parents first, each after a letter that says what becomes of
+   * it: BROKER_PINS or BROKER_SEALS. May be NULL. */
+  const struct strv *kept;
   const struct strv *masks; /* GRANT: hidden objects below it, canonical; may be NULL */
                             /* REPEAT: one string, the link's text; NULL: a folder */
 };

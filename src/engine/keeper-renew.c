@@ -81,6 +81,14 @@ static bool is_readonly(int fd) {
   return fstatfs(fd, &status) == 0 && status.f_flags & ST_RDONLY;
 }
 
+/* What the gate serves is not visible yet, and asked about by its own name: a grant was taken away
+ * a moment ago. */
+static bool is_gated(const struct keeping *keeping, const struct look *look) {
+  struct look root;
+  _cleanup_close_ int top = keeping->request.plan->gate == GATE_NONE ? -1 : mounts_open("/");
+  return top >= 0 && look_at(top, &root) == 0 && look->device == root.device;
+}
+
 static bool is_covered(const struct kept_name *name, int fd, const struct look *look) {
   if (!look->mounted)
     return false;
@@ -233,18 +241,16 @@ static int hold(struct keeping *keeping, const struct kept_name *name) {
 
 /* A hidden link means what it leads to. */
 static int cover_behind_link(struct keeping *keeping, const char *path) {
-  struct look look, root;
+  struct look look;
   _cleanup_close_ int target = follow(path);
-  _cleanup_close_ int top = mounts_open("/");
-  if (target < 0 || top < 0)
+  if (target < 0)
     return target == -ENOENT || target == -ENOTDIR || target == -ELOOP || target == -EACCES
                ? 0
-               : (target < 0 ? target : top);
-  if (look_at(target, &look) < 0 || look_at(top, &root) < 0)
+               : target;
+  if (look_at(target, &look) < 0)
     return -errno;
-  /* What the gate serves is not visible yet, and asked about by its own name. */
-  bool gated = keeping->request.plan->gate != GATE_NONE && look.device == root.device;
-  if (gated || (look.mounted && (look.mode & 0777) == 0) || contains(target, path))
+  if (is_gated(keeping, &look) || (look.mounted && (look.mode & 0777) == 0) ||
+      contains(target, path))
     return 0;
   int result = put_mask(keeping, target, S_ISDIR(look.mode));
   return result < 0 ? result : 1;
@@ -281,7 +287,7 @@ static int step(struct keeping *keeping, struct kept_name *name) {
   if (fd < 0)
     return fd == -EACCES ? 0 : fd; /* nor can it be reached inside */
   result = look_at(fd, &look);
-  if (result < 0 || is_covered(name, fd, &look))
+  if (result < 0 || is_covered(name, fd, &look) || is_gated(keeping, &look))
     return result;
   if (S_ISLNK(look.mode) && name->kind == KEPT_MASK)
     return cover_behind_link(keeping, name->path);

@@ -36,6 +36,11 @@ static void remember_components(struct keeping *keeping, const char *path) {
   }
 }
 
+void watch_know_names(struct keeping *keeping) {
+  for (size_t i = 0; i < keeping->list.name_count; i++)
+    remember_components(keeping, keeping->list.names[i].path);
+}
+
 static bool may_count(const struct keeping *keeping, const char *name) {
   size_t bit = hash_name(name, strlen(name));
   return keeping->names[bit / 64] >> bit % 64 & 1;
@@ -49,8 +54,7 @@ void watch_open(struct keeping *keeping) {
     keeping->polls = true;
     keeping_tell(keeping, KEEPER_POLLS, errno, "");
   }
-  for (size_t i = 0; i < keeping->list.name_count; i++)
-    remember_components(keeping, keeping->list.names[i].path);
+  watch_know_names(keeping);
 }
 
 /* Sorted by descriptor; the kernel counts upwards, so that new ones nearly always go to the end. */

@@ -132,6 +132,63 @@ static void walk(struct keeping *keeping, size_t max_depth) {
   }
 }
 
+/* ---- what the monitor tells ---- */
+
+struct order {
+  int32_t kind, operation;
+  uint32_t flags;
+  char text[2 * PATH_MAX]; /* the path and what a placeholder holds, each with its NUL */
+};
+
+static void on_granted(struct keeping *keeping, const char *path, bool writable) {
+  size_t known = keeping->list.name_count;
+  strv_add(writable ? &keeping->granted_writable : &keeping->granted, path);
+  kept_list_add_tree(&keeping->request, &keeping->list, path);
+  for (size_t i = known; i < keeping->list.name_count; i++)
+    keeping->list.names[i].dirty = true;
+  watch_know_names(keeping);
+}
+
+static void on_taken(struct keeping *keeping, const char *path) {
+  kept_list_drop_tree(&keeping->list, path);
+  strv_remove(&keeping->granted, path);
+  strv_remove(&keeping->granted_writable, path);
+}
+
+static void obey(struct keeping *keeping, const struct order *order, size_t length) {
+  const char *source = order->text + strlen(order->text) + 1;
+  bool has_source = (size_t)(source - order->text) < length;
+  switch ((enum keeper_order_kind)order->kind) {
+  case KEEPER_OPERATION:
+    plan_add(&keeping->grown, (enum operation_kind)order->operation, order->text,
+             has_source ? source : NULL, "granted")
+        ->flags = order->flags;
+    return;
+  case KEEPER_GRANTED:
+  case KEEPER_GRANTED_WRITABLE:
+    on_granted(keeping, order->text, order->kind == KEEPER_GRANTED_WRITABLE);
+    return;
+  case KEEPER_TAKEN:
+    on_taken(keeping, order->text);
+    return;
+  }
+}
+
+/* One order; without one we are dismissed, or the monitor is gone and the session with it. */
+static void listen_to_monitor(struct keeping *keeping) {
+  static struct order order;
+  ssize_t got = recv(keeping->channel, &order, sizeof order - 1, 0);
+  if (got < 0 && errno == EINTR)
+    return;
+  if (got <= (ssize_t)offsetof(struct order, text)) {
+    keeping_tell(keeping, KEEPER_DONE, 0, "");
+    _exit(0);
+  }
+  size_t length = (size_t)got - offsetof(struct order, text);
+  order.text[length] = '\0';
+  obey(keeping, &order, length);
+}
+
 /* ---- the loop ---- */
 
 static void look_everywhere(struct keeping *keeping) {
@@ -176,10 +233,8 @@ static void work(struct keeping *keeping) {
   get_ready(keeping);
   if (poll(watched, 2, next_timeout(keeping)) < 0)
     return;
-  if (watched[1].revents) { /* dismissed, or the monitor is gone and the session with it */
-    keeping_tell(keeping, KEEPER_DONE, 0, "");
-    _exit(0);
-  }
+  if (watched[1].revents)
+    listen_to_monitor(keeping);
   if (watched[0].revents)
     watch_read(keeping);
   if (keeping->polls)
@@ -209,9 +264,24 @@ static void ask_for_early_turns(void) {
   (void)syscall(SYS_sched_setattr, 0, &attributes, 0);
 }
 
+/* What grows from now on is our own; the monitor's is as it was when we were made. */
+static void take_over(struct keeping *keeping) {
+  struct kept_request *request = &keeping->request;
+  if (request->grown)
+    keeping->grown = *request->grown;
+  if (request->granted)
+    keeping->granted = *request->granted;
+  if (request->granted_writable)
+    keeping->granted_writable = *request->granted_writable;
+  request->grown = &keeping->grown;
+  request->granted = &keeping->granted;
+  request->granted_writable = &keeping->granted_writable;
+}
+
 static _Noreturn void keep(struct keeping *keeping) {
   ask_for_early_turns();
   keeping->spare[0] = keeping->spare[1] = -1;
+  take_over(keeping);
   kept_list_fill(&keeping->request, &keeping->list);
   int result = renew_prepare(keeping);
   if (result < 0)
@@ -267,6 +337,26 @@ int keeper_start(struct keeper *keeper, const struct kept_request *request, int 
   fcntl(ends[0], F_SETFL, O_NONBLOCK);
   *keeper = (struct keeper){.channel = ends[0], .pid = pid};
   return 0;
+}
+
+int keeper_tell(const struct keeper *keeper, enum keeper_order_kind kind, const char *path,
+                const struct operation *operation) {
+  struct order order = {.kind = (int32_t)kind};
+  const char *source = operation ? operation->source : NULL;
+  size_t length = strlen(path) + 1, more = source ? strlen(source) + 1 : 0;
+  if (length + more >= sizeof order.text)
+    return -E2BIG;
+  if (operation) {
+    order.operation = (int32_t)operation->kind;
+    order.flags = operation->flags;
+  }
+  memcpy(order.text, path, length);
+  if (source)
+    memcpy(order.text + length, source, more);
+  return send(keeper->channel, &order, offsetof(struct order, text) + length + more, MSG_NOSIGNAL) <
+                 0
+             ? -errno
+             : 0;
 }
 
 int keeper_receive(const struct keeper *keeper, struct keeper_report *ret_report) {

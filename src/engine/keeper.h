@@ -50,6 +50,18 @@ struct keeper_report {
 int keeper_start(struct keeper *keeper, const struct kept_request *request, int user_ns,
                  int mount_ns, struct sb_error *error);
 
+/* What the monitor tells it while it runs. */
+enum keeper_order_kind {
+  KEEPER_OPERATION,        /* one more operation of `grown`, for a tree that is granted next */
+  KEEPER_GRANTED,          /* `path` is visible now, with everything below it */
+  KEEPER_GRANTED_WRITABLE, /* and may be written to */
+  KEEPER_TAKEN,            /* it is about to be taken away again */
+};
+
+/* Never waits: -EAGAIN if the keeper does not listen any more. */
+int keeper_tell(const struct keeper *keeper, enum keeper_order_kind kind, const char *path,
+                const struct operation *operation);
+
 /* Takes one report: 1, 0 if there is none now, -1 if the keeper is gone. */
 int keeper_receive(const struct keeper *keeper, struct keeper_report *ret_report);
 

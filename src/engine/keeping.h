@@ -13,6 +13,8 @@ struct watch {
 struct keeping {
   struct kept_request request;
   struct kept_list list;
+  struct plan grown; /* ours: grows with what the monitor tells */
+  struct strv granted, granted_writable;
   struct powers powers;
   int channel;
   int spare[2]; /* masks made in advance: for a file, for a folder */
@@ -42,6 +44,9 @@ void keeping_tell(const struct keeping *keeping, enum keeper_kind kind, int errn
 /* ---- watching (keeper-watch.c) ---- */
 
 void watch_open(struct keeping *keeping);
+
+/* There may be new names in the list. */
+void watch_know_names(struct keeping *keeping);
 
 /* Watches the folders on the way to a name. */
 void watch_name(struct keeping *keeping, struct kept_name *name);

@@ -87,6 +87,7 @@ static char *grant_point(const struct gate *gate, const char *tree, const char *
 /* ---- jobs ---- */
 
 static void job_free(struct grant_job *job) {
+  strv_clear(&job->kept);
   strv_clear(&job->masks);
   free(job->path);
   free(job);
@@ -98,6 +99,8 @@ static void finish_job(struct gate *gate, struct grant_job *job, int result, int
     strv_add(&gate->granted, job->path);
     if (job->request.flags & BROKER_WRITABLE)
       strv_add(&gate->granted_writable, job->path);
+    gate->config.services.granted(gate->config.services.context, job->path,
+                                  job->request.flags & BROKER_WRITABLE);
     replaced_watch(gate, job->path);
   }
   if (job->request.kind == BROKER_GRANT)
@@ -231,7 +234,7 @@ static struct grant_job *new_job(enum broker_kind kind, const char *path, unsign
   struct grant_job *job = xcalloc(1, sizeof *job);
   job->path = xstrdup(path);
   job->request = (struct broker_request){
-      .kind = kind, .flags = flags, .path = job->path, .masks = &job->masks};
+      .kind = kind, .flags = flags, .path = job->path, .kept = &job->kept, .masks = &job->masks};
   return job;
 }
 
@@ -277,6 +280,36 @@ static bool collect_hidden(struct gate *gate, const char *point, const char *app
   return gate_is_touchable(gate, point) || second_names_find(gate, point, ret_masks);
 }
 
+/* ---- protected names in what is granted for writing ---- */
+
+static bool is_protection(enum operation_kind kind) {
+  return kind == OPERATION_PROTECT || kind == OPERATION_SEAL;
+}
+
+/* The point of a grant may lie deeper than the tree that was allowed: in something protected, that
+ * was not what was meant. */
+static bool is_protected(const struct plan *kept, const char *point) {
+  for (size_t i = 0; i < kept->operation_count; i++) {
+    const struct operation *operation = &kept->operations[i];
+    if (is_protection(operation->kind) && path_is_under(point, operation->path))
+      return true;
+  }
+  return false;
+}
+
+static void collect_kept(const struct plan *kept, struct grant_job *job) {
+  for (size_t i = 0; kept && i < kept->operation_count; i++) {
+    const struct operation *operation = &kept->operations[i];
+    if (!path_is_under(operation->path, job->path))
+      continue;
+    if (operation->kind == OPERATION_PIN || is_protection(operation->kind))
+      strv_addf(&job->kept, "%c%s", operation->kind == OPERATION_PIN ? BROKER_PINS : BROKER_SEALS,
+                operation->path);
+    else if (operation->kind == OPERATION_MASK && !strv_contains(&job->masks, operation->path))
+      strv_add(&job->masks, operation->path);
+  }
+}
+
 /* Makes the job for a mount at the point; NULL if it cannot be made there. */
 static struct grant_job *new_grant(struct gate *gate, const char *point, unsigned flags,
                                    const struct access_request *request) {
@@ -287,6 +320,8 @@ static struct grant_job *new_grant(struct gate *gate, const char *point, unsigne
   struct grant_job *job = new_job(BROKER_GRANT, point, flags);
   job->request.device = status.st_dev;
   job->request.inode = status.st_ino;
+  if (flags & BROKER_WRITABLE)
+    collect_kept(gate->kept, job);
   if (collect_hidden(gate, point, request->path, &job->masks))
     return job;
   job_free(job);
@@ -298,6 +333,10 @@ static void grant_at(struct gate *gate, struct waiting *waiting, const char *poi
   unsigned flags = (gate->config.plan->gate == GATE_NOTIFY ? BROKER_MAKE : BROKER_ANNOUNCE) |
                    (writable ? BROKER_WRITABLE : 0) | (is_hidden(gate, point) ? BROKER_UNMASK : 0);
   const struct access_request *request = &waiting->request;
+  if (writable && gate->kept && is_protected(gate->kept, point)) {
+    waiting->done(waiting, OUTCOME_REFUSE);
+    return;
+  }
   struct grant_job *job = find_job(gate, point, flags);
   bool is_new = !job;
   if (is_new)
@@ -339,6 +378,16 @@ static bool is_only_looked_at(const struct waiting *waiting, const char *tree) {
          strcmp(tree, request->path) == 0;
 }
 
+/* A file is what was asked about, by its name; and what policy itself allows is as it says. */
+static bool make_ready(struct gate *gate, const char *tree) {
+  struct stat status;
+  if (gate_is_touchable(gate, tree) || identify(tree, &status) < 0 || !S_ISDIR(status.st_mode))
+    return true;
+  const struct plan *kept = gate->config.services.prepare(gate->config.services.context, tree);
+  gate->kept = kept ? kept : gate->kept;
+  return kept;
+}
+
 static void grant(struct gate *gate, struct waiting *waiting, const struct answered *answer) {
   const char *path = waiting->request.path, *tree = answer->tree ? answer->tree : path;
   if (is_only_looked_at(waiting, tree)) {
@@ -351,6 +400,8 @@ static void grant(struct gate *gate, struct waiting *waiting, const struct answe
     strv_add(&gate->served, tree);
   if (!point || waiting->lasts || is_granted(gate, point, answer->writable))
     waiting->done(waiting, OUTCOME_SERVE);
+  else if (answer->writable && !make_ready(gate, tree))
+    waiting->done(waiting, OUTCOME_REFUSE);
   else
     grant_at(gate, waiting, point, answer->writable);
 }
@@ -497,6 +548,7 @@ void gate_withdraw(struct gate *gate, struct waiting *waiting) {
 }
 
 static void take_back(struct gate *gate, const char *granted) {
+  gate->config.services.taken(gate->config.services.context, granted);
   add_job(gate, new_job(BROKER_REVOKE, granted, 0));
   strv_remove(&gate->mounts, granted);
   strv_remove(&gate->granted, granted);

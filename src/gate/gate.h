@@ -15,6 +15,16 @@
 
 struct gate;
 
+/* What a grant needs around it, by who has the session. */
+struct gate_services {
+  /* Makes a folder ready to be granted for writing. Returns a plan with, among others, what has to
+   * be protected below it; NULL: it must not be granted. */
+  const struct plan *(*prepare)(void *context, const char *folder);
+  void (*granted)(void *context, const char *path, bool writable);
+  void (*taken)(void *context, const char *path);
+  void *context;
+};
+
 struct gate_config {
   const struct plan *plan;
   const struct policy *policy;
@@ -26,6 +36,7 @@ struct gate_config {
   /* What the session's own processes are about to use. */
   const struct announced_path *announced;
   int root; /* seccomp notify: the workload's root; else -1 */
+  struct gate_services services;
 };
 
 int gate_new(const struct gate_config *config, struct gate **ret_gate, struct sb_error *error);

@@ -32,7 +32,7 @@ struct grant_job {
   struct grant_job *next;
   struct broker_request request;
   char *path;
-  struct strv masks;
+  struct strv kept, masks;
   struct waiting *waiting;
   bool sent, ready; /* ready: only the mounting is left */
 };
@@ -61,6 +61,7 @@ struct gate {
   struct strv mounts;  /* every native mount of the view, from the start and granted */
   struct strv granted; /* those that were granted */
   struct strv granted_writable;
+  const struct plan *kept; /* protected names in what was granted for writing; NULL: nothing was */
   struct strv served; /* FUSE with ask_writes: readable trees that are not mounted, see gate.c */
   struct strv touched[2]; /* readable, writable: granted when first touched; resolved on demand */
   bool touched_known;
@@ -116,7 +117,8 @@ void gate_renew(struct gate *gate, const char *path);
 /* Finds out which hidden files of the device have second names, if it is not known yet. */
 void second_names_prepare(struct gate *gate, dev_t device);
 
-/* Adds the names in a folder by which hidden files could be read. False: it is too large to know. */
+/* Adds the names in a folder by which hidden files could be read. False: it is too large to know.
+ */
 bool second_names_find(struct gate *gate, const char *folder, struct strv *ret_names);
 
 /* Is the path a native mount, or above one? */

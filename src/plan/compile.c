@@ -260,3 +260,54 @@ int plan_compile(const struct plan_request *request, struct plan *plan, struct s
     plan_clear(plan);
   return result;
 }
+
+static bool belongs_to_place(const struct operation *operation, const char *place) {
+  static const bool wanted[OPERATION_COUNT] = {[OPERATION_PLACEHOLDER_FOLDER] = true,
+                                               [OPERATION_PLACEHOLDER_FILE] = true,
+                                               [OPERATION_PIN] = true,
+                                               [OPERATION_PROTECT] = true,
+                                               [OPERATION_SEAL] = true,
+                                               [OPERATION_MASK] = true};
+  return wanted[operation->kind] && path_is_under(operation->path, place) &&
+         strcmp(operation->path, place) != 0;
+}
+
+/* git's common folder of a worktree, for instance, was not granted. Nor are holes in masks. */
+static void drop_outside(struct plan *plan, const char *place) {
+  size_t count = 0;
+  for (size_t i = 0; i < plan->operation_count; i++) {
+    struct operation *operation = &plan->operations[i];
+    if (belongs_to_place(operation, place)) {
+      operation->flags &= ~(unsigned)OPERATION_HOLES;
+      plan->operations[count++] = *operation;
+    } else {
+      operation_clear(operation);
+    }
+  }
+  plan->operation_count = count;
+}
+
+int plan_place(const struct host_context *host, const struct policy *policy, const char *place,
+               struct plan *ret_plan, struct sb_error *error) {
+  _cleanup_policy_ struct policy *own = policy_for_place(policy, &host->policy, place);
+  struct plan_request request = {.host = host, .policy = own};
+  *ret_plan = (struct plan){0};
+  struct compiler compiler = compiler_new(&request, ret_plan);
+  compile_hidden(&compiler);
+  int result = compile_globs(&compiler, error);
+  compile_writable(&compiler, place, true, "allowed by an answer");
+  if (result == 0)
+    result = compile_git(&compiler, error);
+  if (result == 0)
+    result = compile_protections(&compiler, error);
+  if (result == 0)
+    compile_masks(&compiler);
+  compiler_clear(&compiler);
+  if (result < 0) {
+    plan_clear(ret_plan);
+    return -1;
+  }
+  order_operations(ret_plan);
+  drop_outside(ret_plan, place);
+  return 0;
+}

@@ -12,6 +12,8 @@
 #include "plan/walk.h"
 #include "policy/globset.h"
 
+static const struct strv no_paths;
+
 /* ---- what is visible ---- */
 
 static bool is_place(enum operation_kind kind) {
@@ -34,9 +36,8 @@ static enum operation_kind place_of(const struct kept_request *request, const ch
     length = strlen(place);
   }
   const struct strv *later[] = {request->granted, request->granted_writable};
-  static const struct strv none = {0};
   for (size_t i = 0; i < ARRAY_SIZE(later); i++) {
-    STRV_FOREACH (place, later[i] ? later[i] : &none) {
+    STRV_FOREACH (place, later[i] ? later[i] : &no_paths) {
       if (strlen(*place) < length || !path_is_under(path, *place))
         continue;
       best = i == 0 ? OPERATION_READONLY : OPERATION_WRITABLE;
@@ -67,7 +68,7 @@ static struct kept_name *add_name(struct kept_list *list, enum kept_kind kind, c
 }
 
 static const struct operation *placeholder_at(const struct plan *plan, const char *path) {
-  for (size_t i = 0; i < plan->operation_count; i++) {
+  for (size_t i = 0; plan && i < plan->operation_count; i++) {
     const struct operation *operation = &plan->operations[i];
     if ((operation->kind == OPERATION_PLACEHOLDER_FOLDER ||
          operation->kind == OPERATION_PLACEHOLDER_FILE) &&
@@ -92,6 +93,8 @@ static void add_protected(const struct kept_request *request, struct kept_list *
                           const struct operation *operation) {
   struct kept_name *name = add_name(list, KEPT_SEAL, operation->path);
   const struct operation *placeholder = placeholder_at(request->plan, operation->path);
+  if (!placeholder)
+    placeholder = placeholder_at(request->grown, operation->path);
   struct stat status;
   name->held = placeholder || !may_be_created(request, operation->path);
   if (placeholder && placeholder->kind == OPERATION_PLACEHOLDER_FILE)
@@ -149,38 +152,83 @@ static bool is_masked(const struct kept_list *list, const char *path) {
   return false;
 }
 
-static void add_secret(const struct kept_request *request, struct kept_list *list,
-                       const char *path) {
-  if (kept_is_shown(request, path) && !is_masked(list, path))
+static void add_secret(const struct kept_request *request, struct kept_list *list, const char *path,
+                       const char *tree) {
+  if (path_is_under(path, tree) && kept_is_shown(request, path) && !is_masked(list, path))
     add_name(list, KEPT_MASK, path);
 }
 
 /* Secrets that did not exist when the plan was made, and those in what was granted since. */
-static void add_secrets(const struct kept_request *request, struct kept_list *list) {
+static void add_secrets(const struct kept_request *request, struct kept_list *list,
+                        const char *tree) {
   for (size_t i = 0; request->policy && i < request->policy->rule_count; i++) {
     const struct rule *rule = &request->policy->rules[i];
     if (rule->kind == RULE_HIDE && !rule->is_glob &&
         policy_decide(request->policy, rule->pattern, ACCESS_READ).verdict == VERDICT_HIDE)
-      add_secret(request, list, rule->pattern);
+      add_secret(request, list, rule->pattern, tree);
   }
   STRV_FOREACH (hidden, &request->plan->hidden)
-    add_secret(request, list, *hidden);
+    add_secret(request, list, *hidden, tree);
+}
+
+static bool has_name(const struct kept_list *list, const char *path, enum kept_kind kind) {
+  for (size_t i = 0; i < list->name_count; i++) {
+    if (list->names[i].kind == kind && strcmp(list->names[i].path, path) == 0)
+      return true;
+  }
+  return false;
+}
+
+static enum kept_kind kind_of(const struct operation *operation) {
+  return operation->kind == OPERATION_PIN    ? KEPT_PIN
+         : operation->kind == OPERATION_MASK ? KEPT_MASK
+                                             : KEPT_SEAL;
+}
+
+void kept_list_add_tree(const struct kept_request *request, struct kept_list *list,
+                        const char *tree) {
+  for (size_t i = 0; request->grown && i < request->grown->operation_count; i++) {
+    const struct operation *operation = &request->grown->operations[i];
+    if (path_is_under(operation->path, tree) &&
+        !has_name(list, operation->path, kind_of(operation)))
+      add_operation(request, list, operation);
+  }
+  add_secrets(request, list, tree);
+}
+
+static void name_clear(struct kept_name *name) {
+  free(name->path);
+  free(name->content);
+}
+
+void kept_list_drop_tree(struct kept_list *list, const char *tree) {
+  size_t count = 0;
+  for (size_t i = 0; i < list->name_count; i++) {
+    if (path_is_under(list->names[i].path, tree))
+      name_clear(&list->names[i]);
+    else
+      list->names[count++] = list->names[i];
+  }
+  list->name_count = count;
 }
 
 void kept_list_fill(const struct kept_request *request, struct kept_list *ret_list) {
   *ret_list = (struct kept_list){0};
   for (size_t i = 0; i < request->plan->operation_count; i++)
     add_operation(request, ret_list, &request->plan->operations[i]);
-  add_secrets(request, ret_list);
+  add_secrets(request, ret_list, "/");
+  const struct strv *later[] = {request->granted, request->granted_writable};
+  for (size_t i = 0; i < ARRAY_SIZE(later); i++) {
+    STRV_FOREACH (tree, later[i] ? later[i] : &no_paths)
+      kept_list_add_tree(request, ret_list, *tree);
+  }
   if (request->policy)
     kept_add_trees(request, ret_list);
 }
 
 void kept_list_clear(struct kept_list *list) {
-  for (size_t i = 0; i < list->name_count; i++) {
-    free(list->names[i].path);
-    free(list->names[i].content);
-  }
+  for (size_t i = 0; i < list->name_count; i++)
+    name_clear(&list->names[i]);
   for (size_t i = 0; i < list->tree_count; i++) {
     free(list->trees[i].folder);
     glob_set_free(list->trees[i].patterns);

@@ -47,12 +47,20 @@ struct kept_request {
   const struct plan *plan;
   const struct policy *policy; /* NULL: only what the plan names */
   const struct host_context *host;
+  const struct plan *grown;            /* of places that were granted later; may be NULL */
   const struct strv *granted;          /* trees that became visible later; may be NULL */
   const struct strv *granted_writable; /* those of them that may be written to */
 };
 
 void kept_list_fill(const struct kept_request *request, struct kept_list *ret_list);
 void kept_list_clear(struct kept_list *list);
+
+/* Adds what a granted tree needs: the names of `grown` below it, and secrets in it. */
+void kept_list_add_tree(const struct kept_request *request, struct kept_list *list,
+                        const char *tree);
+
+/* Forgets the names below a tree that was taken away again. */
+void kept_list_drop_tree(struct kept_list *list, const char *tree);
 
 /* Is the object of a path on the host what the workload finds there, unless it is masked? */
 bool kept_is_shown(const struct kept_request *request, const char *path);

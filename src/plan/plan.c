@@ -62,14 +62,17 @@ struct operation *plan_add(struct plan *plan, enum operation_kind kind, const ch
   return operation;
 }
 
+void operation_clear(struct operation *operation) {
+  free(operation->path);
+  free(operation->source);
+  free(operation->upper);
+  free(operation->text);
+  free(operation->why);
+}
+
 void plan_clear(struct plan *plan) {
-  for (size_t i = 0; i < plan->operation_count; i++) {
-    free(plan->operations[i].path);
-    free(plan->operations[i].source);
-    free(plan->operations[i].upper);
-    free(plan->operations[i].text);
-    free(plan->operations[i].why);
-  }
+  for (size_t i = 0; i < plan->operation_count; i++)
+    operation_clear(&plan->operations[i]);
   free(plan->operations);
   strv_clear(&plan->publish);
   strv_clear(&plan->hidden);

@@ -118,6 +118,11 @@ int plan_begin(const struct plan_request *request, struct plan *ret_plan, struct
 /* Completes it; an empty plan is begun first. The base operations stay as and where they are. A
  * protection that was asked for and cannot be had is an error, and then the plan is empty. */
 int plan_compile(const struct plan_request *request, struct plan *plan, struct sb_error *error);
+
+/* The plan for one more folder that becomes writable in a running session: placeholders, pins,
+ * protections and masks below it, and nothing else. */
+int plan_place(const struct host_context *host, const struct policy *policy, const char *place,
+               struct plan *ret_plan, struct sb_error *error);
 void plan_clear(struct plan *plan);
 #define _cleanup_plan_ __attribute__((cleanup(plan_clear)))
 
@@ -133,6 +138,7 @@ void plan_find_executables(const struct strv *environment, const char *command,
 /* Sets NAME=value in an environment, replacing an earlier one. */
 void plan_set_variable(struct strv *environment, const char *name, const char *value);
 
+void operation_clear(struct operation *operation);
 const char *operation_name(enum operation_kind kind);
 /* What we were doing, for an error message: "masking the secret" … */
 const char *operation_doing(enum operation_kind kind);

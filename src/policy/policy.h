@@ -144,6 +144,11 @@ int policy_add_flag(struct policy *policy, const struct policy_context *context,
                     enum rule_kind kind, const char *base, const char *path, const char *flag,
                     struct sb_error *error);
 
+/* What the policy says about one more folder that may be written to: the rules that concern it, and
+ * the protected names in it. Shares strings with the original, which must outlive it. */
+struct policy *policy_for_place(const struct policy *policy, const struct policy_context *context,
+                                const char *place);
+
 /* Tells the policy that a scalar key was set by a flag, for `policy show` and errors. */
 void policy_set_key_origin(struct policy *policy, const char *key, enum policy_store store,
                            const char *file, unsigned line);

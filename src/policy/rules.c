@@ -207,6 +207,31 @@ void rules_protect_place(struct policy *policy, const struct policy_context *con
     protect_folder(policy, context, context->project);
 }
 
+/* Patterns are compared by what is fixed in them: rather too many than too few. */
+static bool concerns(const struct rule *rule, const char *place) {
+  _cleanup_free_ char *fixed = xstrndup(rule->pattern, literal_prefix_length(rule->pattern));
+  glob_unescape(fixed);
+  const char *folder = rule->is_glob ? (*fixed ? fixed : "/") : rule->pattern;
+  return path_is_under(folder, place) || (rule->is_glob && path_is_under(place, folder));
+}
+
+struct policy *policy_for_place(const struct policy *policy, const struct policy_context *context,
+                                const char *place) {
+  struct policy *own = xcalloc(1, sizeof *own);
+  own->mode = policy->mode;
+  for (size_t i = 0; i < policy->rule_count; i++) {
+    const struct rule *rule = &policy->rules[i];
+    if (rule->kind == RULE_UNPROTECT || (!gives_access(rule->kind) && concerns(rule, place)))
+      rules_push(own, rule);
+  }
+  rules_push(own, &(struct rule){.kind = RULE_WRITE,
+                                 .pattern = arena_strdup(&own->strings, place),
+                                 .written = "allowed by an answer",
+                                 .origin = {.store = STORE_FLAGS}});
+  rules_protect_place(own, context, place);
+  return own;
+}
+
 /* ---- resolving the built-in rules, on request ---- */
 
 /* Folders already resolved: hundreds of rules share a few dozen of them. */

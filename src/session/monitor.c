@@ -267,6 +267,10 @@ static void on_gate(struct monitor *monitor, int *fds) {
       .pid_ns = -1,
       .root = -1,
       .announced = &monitor->request->report->announced,
+      .services = {.prepare = upkeep_prepare,
+                   .granted = upkeep_granted,
+                   .taken = upkeep_taken,
+                   .context = monitor},
   };
   *(config.plan->gate == GATE_NOTIFY ? &config.root : &config.pid_ns) = fds[3];
   memset(fds, -1, FD_PASS_LIMIT * sizeof *fds);

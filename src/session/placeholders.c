@@ -313,9 +313,9 @@ static void collect(struct placeholders *placeholders, const struct plan *plan) 
   }
 }
 
-static int make_all(struct placeholders *placeholders, struct sb_error *error) {
+static int make_all(struct placeholders *placeholders, size_t first, struct sb_error *error) {
   _cleanup_parent_ struct parent parent = {.fd = -1};
-  for (size_t i = 0; i < placeholders->count; i++) {
+  for (size_t i = first; i < placeholders->count; i++) {
     struct placeholder *placeholder = &placeholders->items[i];
     int fd = parent_of(&parent, placeholder->path);
     int result = fd < 0 ? -errno : make_and_hold(placeholder, &placeholders->pool, fd);
@@ -338,7 +338,7 @@ int placeholders_create(struct placeholders *ret_placeholders, const struct plan
   collect(&made, plan);
   if (made.count > 0) {
     made.pool = pool_open(host->state_home);
-    if (write_journal(&made, host, session_id, error) < 0 || make_all(&made, error) < 0) {
+    if (write_journal(&made, host, session_id, error) < 0 || make_all(&made, 0, error) < 0) {
       pool_close(&made.pool); /* removing needs descriptors, which may be what we lack */
       placeholders_remove(&made);
       return -1;
@@ -362,14 +362,30 @@ static int hold_adopted(struct placeholder *placeholder) {
   return 0;
 }
 
-static int journal_adopted(struct placeholders *placeholders, const struct host_context *host,
-                           const char *session_id) {
-  _cleanup_error_ struct sb_error error = {0};
+static int journal_more(struct placeholders *placeholders, size_t first,
+                        const struct host_context *host, const char *session_id,
+                        struct sb_error *error) {
   _cleanup_text_ struct text text = {0};
   if (!placeholders->journal)
-    return write_journal(placeholders, host, session_id, &error) < 0 ? -EIO : 0;
-  journal_append(&text, &placeholders->items[placeholders->count - 1]);
-  return file_write_all(placeholders->journal_fd, text_string(&text), text.length);
+    return write_journal(placeholders, host, session_id, error);
+  for (size_t i = first; i < placeholders->count; i++)
+    journal_append(&text, &placeholders->items[i]);
+  int result = file_write_all(placeholders->journal_fd, text_string(&text), text.length);
+  return result < 0 ? sb_fail(error, SB_CODE_SYSTEM, -result, "writing the list of placeholders")
+                    : 0;
+}
+
+int placeholders_extend(struct placeholders *placeholders, const struct plan *plan,
+                        const struct host_context *host, const char *session_id,
+                        struct sb_error *error) {
+  size_t first = placeholders->count;
+  collect(placeholders, plan);
+  if (placeholders->count == first)
+    return 0;
+  return journal_more(placeholders, first, host, session_id, error) < 0 ||
+                 make_all(placeholders, first, error) < 0
+             ? -1
+             : 0;
 }
 
 int placeholders_adopt(struct placeholders *placeholders, const struct host_context *host,
@@ -384,7 +400,9 @@ int placeholders_adopt(struct placeholders *placeholders, const struct host_cont
   }
   ARRAY_GROW(placeholders->items, placeholders->count);
   placeholders->items[placeholders->count++] = adopted;
-  return journal_adopted(placeholders, host, session_id);
+  _cleanup_error_ struct sb_error error = {0};
+  return journal_more(placeholders, placeholders->count - 1, host, session_id, &error) < 0 ? -EIO
+                                                                                           : 0;
 }
 
 void placeholders_remove(struct placeholders *placeholders) {

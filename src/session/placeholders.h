@@ -31,6 +31,11 @@ int placeholders_create(struct placeholders *ret_placeholders, const struct plan
                         const struct host_context *host, const char *session_id,
                         struct sb_error *error);
 
+/* Makes more of them in a running session; what was made before a failure goes at the end. */
+int placeholders_extend(struct placeholders *placeholders, const struct plan *plan,
+                        const struct host_context *host, const char *session_id,
+                        struct sb_error *error);
+
 /* Takes over one that was made while the session runs: journalled from now on, removed at the end.
  * `content` NULL: a folder. 0 or a negative errno. */
 int placeholders_adopt(struct placeholders *placeholders, const struct host_context *host,

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "core/alloc.h"
 #include "core/cleanup.h"
@@ -88,14 +89,20 @@ static void on_weaker(struct monitor *monitor, const struct keeper_report *repor
   monitor_warn(monitor, sentence);
 }
 
-static const char *placeholder_content(const struct monitor *monitor, const char *path) {
-  const struct plan *plan = monitor->request->plan;
+static const char *content_in(const struct plan *plan, const char *path) {
   for (size_t i = 0; i < plan->operation_count; i++) {
     const struct operation *operation = &plan->operations[i];
     if (operation->kind == OPERATION_PLACEHOLDER_FILE && strcmp(operation->path, path) == 0)
-      return operation->source ? operation->source : "";
+      return operation->source;
   }
-  return "";
+  return NULL;
+}
+
+static const char *placeholder_content(const struct monitor *monitor, const char *path) {
+  const char *content = content_in(monitor->request->plan, path);
+  if (!content)
+    content = content_in(&monitor->upkeep.grown, path);
+  return content ? content : "";
 }
 
 static void on_report(struct monitor *monitor, const struct keeper_report *report) {
@@ -139,6 +146,76 @@ static void read_reports(struct monitor *monitor) {
   }
 }
 
+/* ---- folders that are granted ---- */
+
+static void order(struct monitor *monitor, enum keeper_order_kind kind, const char *path,
+                  const struct operation *operation) {
+  const struct keeper *keeper = &monitor->upkeep.keeper;
+  if (keeper->channel >= 0 && keeper_tell(keeper, kind, path, operation) < 0)
+    give_up(monitor, path,
+            "the process that keeps masks and protections in place does not answer: "
+            "the session was ended");
+}
+
+/* Takes the operations over. */
+static void grow(struct upkeep *upkeep, struct plan *plan) {
+  for (size_t i = 0; i < plan->operation_count; i++) {
+    ARRAY_GROW(upkeep->grown.operations, upkeep->grown.operation_count);
+    upkeep->grown.operations[upkeep->grown.operation_count++] = plan->operations[i];
+  }
+  plan->operation_count = 0;
+}
+
+const struct plan *upkeep_prepare(void *context, const char *folder) {
+  struct monitor *monitor = context;
+  const struct session_request *request = monitor->request;
+  struct upkeep *upkeep = &monitor->upkeep;
+  _cleanup_error_ struct sb_error error = {0};
+  _cleanup_plan_ struct plan plan = {0};
+  if (strv_contains(&upkeep->prepared, folder))
+    return &upkeep->grown;
+  if (plan_place(request->host, request->rules, folder, &plan, &error) < 0 ||
+      placeholders_extend(&monitor->placeholders, &plan, request->host, request->session_id,
+                          &error) < 0) {
+    _cleanup_free_ char *shown = escape_string(folder);
+    _cleanup_free_ char *sentence =
+        xasprintf("'%s' is not made writable, since names in it could not be protected: %s", shown,
+                  error.message);
+    monitor_warn(monitor, sentence);
+    return NULL;
+  }
+  grow(upkeep, &plan);
+  strv_add(&upkeep->prepared, folder);
+  return &upkeep->grown;
+}
+
+static bool is_folder(const char *path) {
+  struct stat status;
+  return lstat(path, &status) == 0 && S_ISDIR(status.st_mode);
+}
+
+void upkeep_granted(void *context, const char *path, bool writable) {
+  struct monitor *monitor = context;
+  struct upkeep *upkeep = &monitor->upkeep;
+  if (!is_folder(path))
+    return;
+  strv_add(writable ? &upkeep->granted_writable : &upkeep->granted, path);
+  for (size_t i = 0; i < upkeep->grown.operation_count; i++) {
+    const struct operation *operation = &upkeep->grown.operations[i];
+    if (path_is_under(operation->path, path))
+      order(monitor, KEEPER_OPERATION, operation->path, operation);
+  }
+  order(monitor, writable ? KEEPER_GRANTED_WRITABLE : KEEPER_GRANTED, path, NULL);
+}
+
+void upkeep_taken(void *context, const char *path) {
+  struct monitor *monitor = context;
+  bool known = strv_remove(&monitor->upkeep.granted, path);
+  known |= strv_remove(&monitor->upkeep.granted_writable, path);
+  if (known)
+    order(monitor, KEEPER_TAKEN, path, NULL);
+}
+
 /* ---- its life ---- */
 
 void upkeep_schedule(struct monitor *monitor) {
@@ -148,8 +225,13 @@ void upkeep_schedule(struct monitor *monitor) {
 static void start(struct monitor *monitor) {
   _cleanup_error_ struct sb_error error = {0};
   const struct session_request *request = monitor->request;
-  const struct kept_request kept = {
-      .plan = request->plan, .policy = request->rules, .host = request->host};
+  struct upkeep *upkeep = &monitor->upkeep;
+  const struct kept_request kept = {.plan = request->plan,
+                                    .policy = request->rules,
+                                    .host = request->host,
+                                    .grown = &upkeep->grown,
+                                    .granted = &upkeep->granted,
+                                    .granted_writable = &upkeep->granted_writable};
   if (keeper_start(&monitor->upkeep.keeper, &kept, monitor->engine.user_ns,
                    monitor->engine.mount_ns, &error) < 0)
     give_up(monitor, NULL, error.message);
@@ -170,7 +252,7 @@ void upkeep_step(struct monitor *monitor, uint64_t now, const struct pollfd *wat
 }
 
 /* A placeholder that it has just made must be known, or it would stay. */
-void upkeep_end(struct monitor *monitor) {
+static void dismiss(struct monitor *monitor) {
   struct keeper *keeper = &monitor->upkeep.keeper;
   struct keeper_report report = {.kind = KEEPER_READY};
   struct pollfd watched = upkeep_watch(&monitor->upkeep);
@@ -185,4 +267,13 @@ void upkeep_end(struct monitor *monitor) {
       on_report(monitor, &report);
   }
   keeper_end(keeper);
+}
+
+void upkeep_end(struct monitor *monitor) {
+  struct upkeep *upkeep = &monitor->upkeep;
+  dismiss(monitor);
+  plan_clear(&upkeep->grown);
+  strv_clear(&upkeep->prepared);
+  strv_clear(&upkeep->granted);
+  strv_clear(&upkeep->granted_writable);
 }

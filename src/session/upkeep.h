@@ -14,8 +14,19 @@ struct upkeep {
   struct keeper keeper;
   uint64_t start_at_ns; /* 0: not to be started */
   size_t hidden_count;  /* late secrets that were told of */
+  struct plan grown;    /* what folders need that were granted for writing */
+  struct strv prepared; /* those folders */
+  struct strv granted, granted_writable;
 };
 #define UPKEEP_NONE ((struct upkeep){.keeper = KEEPER_NONE})
+
+/* For the gate. A folder is about to be granted for writing: the protected names in it are found,
+ * and placeholders made. NULL if that cannot be done: then it must not be granted. */
+const struct plan *upkeep_prepare(void *monitor, const char *folder);
+
+/* A tree has become visible, or is about to be taken away again. */
+void upkeep_granted(void *monitor, const char *path, bool writable);
+void upkeep_taken(void *monitor, const char *path);
 
 /* The command runs: the keeper comes if it goes on for a while. */
 void upkeep_schedule(struct monitor *monitor);
