@@ -84,10 +84,16 @@ static void take_socket(struct compiler *compiler, const struct nlmsghdr *head) 
   }
 }
 
+/* NLMSG_OK compares numbers with and without sign, which clang does not accept. */
+static bool is_whole(const struct nlmsghdr *head, int left) {
+  return left >= (int)sizeof *head && head->nlmsg_len >= sizeof *head &&
+         head->nlmsg_len <= (unsigned)left;
+}
+
 /* 1: there is more, 0: that was all. */
 static int take_answer(struct compiler *compiler, const char *bytes, size_t length) {
   int left = (int)length;
-  for (const struct nlmsghdr *head = (const struct nlmsghdr *)bytes; NLMSG_OK(head, left);
+  for (const struct nlmsghdr *head = (const struct nlmsghdr *)bytes; is_whole(head, left);
        head = NLMSG_NEXT(head, left)) {
     if (head->nlmsg_type == NLMSG_DONE)
       return 0;
