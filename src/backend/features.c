@@ -27,6 +27,7 @@ static const struct {
     [FEATURE_NETWORK_DRIVER] = {"network-driver", "a network driver (a plain IP stack)"},
     [FEATURE_PUBLISH] = {"publish", "published ports"},
     [FEATURE_UNIX_SOCKETS] = {"unix-sockets", "UNIX sockets from the host"},
+    [FEATURE_NO_LISTENING] = {"no-listening", "forbidding to listen on sockets"},
     [FEATURE_LIMIT_MEMORY] = {"limit-memory", "a memory limit"},
     [FEATURE_LIMIT_CPU] = {"limit-cpu", "a processor limit"},
     [FEATURE_LIMIT_PROCESSES] = {"limit-processes", "a limit of processes"},
@@ -73,6 +74,7 @@ static uint64_t network_features(const struct policy *policy) {
       policy->network.mode != NETWORK_NONE && net_driver_find(policy->network.driver) != NULL;
   return modes[policy->network.mode] | (driven ? FEATURE(NETWORK_DRIVER) : 0) |
          (policy->network.publish.count > 0 ? FEATURE(PUBLISH) : 0) |
+         (policy->network.allow_local_binding ? 0 : FEATURE(NO_LISTENING)) |
          (policy->network.unix_sockets.count > 0 ? FEATURE(UNIX_SOCKETS) : 0);
 }
 

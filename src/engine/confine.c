@@ -47,6 +47,9 @@ int confine_self(const struct plan *plan, struct start_report *report, int *ret_
     report->detail = failed_path;
     return report_failure(report, STEP_LANDLOCK, result);
   }
+  result = plan->no_listening ? seccomp_forbid_listening() : 0;
+  if (result < 0)
+    return report_failure(report, STEP_SECCOMP, result);
   *ret_listener = -1;
   if (plan->seccomp.notify) {
     result = seccomp_install_listener(seccomp_program(plan->seccomp));

@@ -20,3 +20,6 @@ int seccomp_install(const struct sock_fprog *program);
 
 /* The same for a notify variant; returns the listener. */
 int seccomp_install_listener(const struct sock_fprog *program);
+
+/* Before it, if asked for: listen(2) fails with EACCES from now on. */
+int seccomp_forbid_listening(void);

@@ -80,6 +80,7 @@ struct plan {
   bool weaker_nested; /* without a /proc of its own the session may start all the same */
 
   struct seccomp_variant seccomp;
+  bool no_listening; /* network.allow_local_binding: false */
   struct landlock_plan landlock;
   struct network_settings network;
   enum terminal_mode terminal;

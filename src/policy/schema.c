@@ -172,7 +172,7 @@ const struct schema_key schema_table[] = {
     TEXT("network.socks_proxy", network.socks_proxy, check_socks_proxy, "an upstream SOCKS5 proxy"),
     WORD("network.driver", network.driver, driver_words, "what carries the traffic"),
     SWITCH("network.allow_local_binding", network.allow_local_binding,
-           "the command may listen on its own loopback"),
+           "the command may listen on its own loopback; if not, on no socket at all"),
     {.name = "limits.cpu_percent",
      .type = SCHEMA_DECIMAL,
      .offset = MEMBER(limits.cpu_percent),

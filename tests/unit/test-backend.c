@@ -68,9 +68,14 @@ static void test_versions(void **state) {
 
 static void test_needs_of_a_policy(void **state) {
   (void)state;
-  struct policy policy = {.mode = MODE_STATIC, .debug = true, .network.mode = NETWORK_NONE};
+  struct policy policy = {
+      .mode = MODE_STATIC, .debug = true, .network = {NETWORK_NONE, .allow_local_binding = true}};
   struct limit_set limits = {0};
   assert_int_equal(backend_policy_features(&policy, &limits), FEATURE(NETWORK_NONE));
+  policy.network.allow_local_binding = false;
+  assert_int_equal(backend_policy_features(&policy, &limits),
+                   FEATURE(NETWORK_NONE) | FEATURE(NO_LISTENING));
+  policy.network.allow_local_binding = true;
   policy.mode = MODE_DYNAMIC;
   policy.debug = false;
   policy.network.mode = NETWORK_FILTERED;
