@@ -94,6 +94,7 @@ struct relay {
   struct recording *recordings; /* that the monitor has not answered yet */
   struct missing *missing;      /* names that were just answered with "no such name" */
   unsigned asked_count;         /* questions that are being looked into */
+  struct asked *unasked;        /* those of them that wait for the monitor's no */
 };
 
 /* flow.c: the course of a connection */
@@ -164,5 +165,6 @@ void pings_tick(struct relay *relay, uint64_t now);
 
 /* questions.c: DNS */
 void questions_forget(struct flow *flow);
+void questions_answered(struct relay *relay, const struct link_message *message);
 void questions_read_datagrams(struct relay *relay, int fd);
 void questions_read_stream(struct flow *flow);

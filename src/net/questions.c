@@ -25,8 +25,10 @@ struct asker {
   struct address to; /* whom it asked: the answer comes from there */
 };
 
-/* A question that waits for an answer from outside. */
+/* A question that waits for an answer from outside, or for the monitor's word. */
 struct asked {
+  struct asked *next; /* of those that wait for the monitor */
+  uint32_t id;
   struct asker asker;
   uint8_t message[QUESTION_SIZE];
   size_t length;
@@ -186,10 +188,36 @@ static void reply_denied(struct asker *asker, const struct dns_question *questio
   send_reply(asker, question, &(struct dns_reply){.code = DNS_NO_SUCH_NAME, .blocked = true});
 }
 
+/* ---- names that nobody can allow ---- */
+
+static const struct dns_reply unasked_reply = {.code = DNS_NO_SUCH_NAME, .blocked = true};
+
+static void free_asked(struct asked *asked) {
+  if (asked->asker.flow)
+    asked->asker.flow->asked = NULL;
+  asked->asker.relay->asked_count--;
+  free(asked);
+}
+
+/* Until it has looked whose question it is: a program that hears "no" may be gone. */
+static void wait_for_monitor(const struct asker *asker, uint32_t id, const uint8_t *message,
+                             size_t length) {
+  struct relay *relay = asker->relay;
+  struct asked *asked = xcalloc(1, sizeof *asked);
+  asked->next = relay->unasked;
+  asked->id = id;
+  asked->asker = *asker;
+  asked->length = length;
+  memcpy(asked->message, message, length);
+  relay->asked_count++;
+  relay->unasked = asked;
+}
+
 /* The monitor would say no to a connection: better that the name does not exist, which a program
  * believes at once, than a reset, which some try again for minutes. The first time it is asked all
  * the same, so that it is told and written down as every such denial is. */
-static void reply_unasked(struct asker *asker, const struct dns_question *question) {
+static void reply_unasked(struct asker *asker, const struct dns_question *question,
+                          const uint8_t *bytes, size_t length) {
   struct relay *relay = asker->relay;
   const struct ledger_line *line =
       ledger_find(relay->input->ledger, question->name, 0, false, UNASKED);
@@ -203,17 +231,30 @@ static void reply_unasked(struct asker *asker, const struct dns_question *questi
   note_missing(relay, question->name);
   relay_note_denied(relay,
                     &(struct refusal){.host = question->name, .reason = UNASKED, .asked = told});
-  send_reply(asker, question, &(struct dns_reply){.code = DNS_NO_SUCH_NAME, .blocked = true});
+  if (told && !asker->flow && relay->asked_count < ASKED_LIMIT)
+    wait_for_monitor(asker, message.id, bytes, length);
+  else
+    send_reply(asker, question, &unasked_reply);
+}
+
+void questions_answered(struct relay *relay, const struct link_message *message) {
+  struct asked **link = &relay->unasked;
+  while (*link && (*link)->id != message->id)
+    link = &(*link)->next;
+  struct asked *asked = *link;
+  if (!asked)
+    return;
+  *link = asked->next;
+  struct dns_question question;
+  (void)dns_read(asked->message, asked->length, &question); /* it was read before */
+  if (message->allowed)                                     /* somebody came in between */
+    reply_synthetic(&asked->asker, &question);
+  else
+    send_reply(&asked->asker, &question, &unasked_reply);
+  free_asked(asked);
 }
 
 /* ---- looking outside ---- */
-
-static void free_asked(struct asked *asked) {
-  if (asked->asker.flow)
-    asked->asker.flow->asked = NULL;
-  asked->asker.relay->asked_count--;
-  free(asked);
-}
 
 static void on_resolved(void *context, const struct resolved *resolved) {
   struct asked *asked = context;
@@ -283,7 +324,7 @@ static void answer(struct asker *asker, const uint8_t *message, size_t length) {
   if (!known && (decision.verdict == HOST_DENIED || !relay->input->may_ask))
     reply_denied(asker, &question, decision.rule);
   else if (!known && relay->input->ledger->nobody_to_ask)
-    reply_unasked(asker, &question);
+    reply_unasked(asker, &question, message, length);
   else if (!known || relay->input->upstream.kind != UPSTREAM_NONE)
     reply_synthetic(asker, &question); /* nobody outside is asked before somebody says yes */
   else

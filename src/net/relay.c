@@ -109,6 +109,7 @@ static void on_line(struct watch *watch, uint32_t events) {
       datagrams_recorded(relay, &message);
     } else {
       flow_answered(relay, &message);
+      questions_answered(relay, &message);
     }
   }
 }
