@@ -76,6 +76,25 @@ def test_a_server_inside_is_reached(box, family):
     assert sessions.eventually(lambda: talk("127.0.0.1", port) is None), "still open after the end"
 
 
+@pytest.mark.works
+@pytest.mark.parametrize("name", ["localhost", "127.0.0.1"])
+def test_a_development_server_is_reached_by_name(box, name):
+    """As a browser does it: by `localhost`, which is two addresses, several requests on a connection."""
+    port = free_port()
+    box.identity.file(box.path("index.html"), "<p>from inside</p>\n")
+    process = box.start(["/usr/bin/python3", "-m", "http.server", "--protocol", "HTTP/1.1", "--bind",
+                         "127.0.0.1", "8000"], options=["--publish", f"{port}:8000"],
+                        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                        stderr=subprocess.DEVNULL)
+    try:
+        url = f"http://{name}:{port}/"
+        result = box.plain(["curl", "-sS", "--noproxy", "*", "--retry", "50", "--retry-delay", "0",
+                            "--retry-all-errors", "--retry-max-time", "15", url, url + "index.html"])
+        assert result.stdout == "<p>from inside</p>\n" * 2, result
+    finally:
+        end(box, process)
+
+
 def test_without_it_nothing_is_reached(box):
     """The control: the same server, the same port, not published."""
     port = free_port()

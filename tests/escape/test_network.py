@@ -238,6 +238,38 @@ def test_loopback_works_inside(box):
     assert result.stdout.strip() == "connected", result
 
 
+LISTENING = """
+import socket
+for family in (socket.AF_INET, socket.AF_INET6, socket.AF_UNIX):
+    s = socket.socket(family)
+    try:
+        if family == socket.AF_UNIX: s.bind("/tmp/listening")
+        s.listen(); print("listens")
+    except OSError as error: print(type(error).__name__)
+"""
+
+
+def test_listening_can_be_forbidden(box):
+    """network.allow_local_binding: false"""
+    argv = ["/usr/bin/python3", "-c", LISTENING]
+    assert box.run(argv).stdout.split() == ["listens"] * 3, "control"
+    policy = box.identity.file(box.home("none.yaml"),
+                               "version: 1\nnetwork: {allow_local_binding: false}\n")
+    result = box.run(argv, options=["--policy", policy])
+    assert result.stdout.split() == ["PermissionError"] * 3, result
+
+
+@pytest.mark.parametrize("options", [[], ["--allow-network=good.test"]], ids=["none", "filtered"])
+def test_only_sockets_inside_are_listed(box, options):
+    """E97: `ss` and /proc/net show the sandbox, whatever the host does."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        command = ["sh", "-c", "ss -Htuln; cat /proc/net/tcp"]
+        assert f"127.0.0.1:{port} " in box.plain(command).stdout, "control"
+        result = box.run(command, options=options)
+        assert f":{port} " not in result.stdout and f":{port:04X} " not in result.stdout, result
+
+
 @pytest.mark.works
 def test_interfaces_can_be_listed(box):
     """E114: NETLINK_ROUTE stays, getifaddrs needs it; only loopback is there."""

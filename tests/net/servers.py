@@ -106,6 +106,14 @@ class Web(http.server.BaseHTTPRequestHandler):
         where = self.connection.getsockname()
         if self.path == "/big":
             self.reply(b"x" * BIG)
+        elif self.path == "/socket":  # as a WebSocket begins; then everything comes back
+            self.send_response(101)
+            self.send_header("Upgrade", "websocket")
+            self.send_header("Connection", "Upgrade")
+            self.end_headers()
+            self.close_connection = True
+            while part := self.connection.recv(65536):
+                self.connection.sendall(part)
         elif self.path.startswith("/redirect/"):
             self.reply(b"", 301, [("Location", "http://" + self.path[len("/redirect/"):] + "/")])
         elif self.path == "/chunked":
@@ -185,6 +193,11 @@ def greet_first(connection):
         connection.sendall(b"heard %d\n" % len(heard))
 
 
+def never_read(connection):
+    with connection:
+        time.sleep(60)
+
+
 def echo(connection):
     with connection:
         while part := connection.recv(65536):
@@ -219,6 +232,7 @@ def main():
     serve_web(443, given.certificate)
     serve_connections(22, greet_first)
     serve_connections(7, echo)
+    serve_connections(9, never_read)
     serve_datagrams(7)
     print("ready", flush=True)
     sys.stdin.read()

@@ -32,14 +32,15 @@ def host_server(net):
     server.close()
 
 
-GUARDED = ["private.test", "loopback.test", "loopback6.test", "mapped.test", "metadata.test",
-           "own.test"]
+ELSEWHERE = ["private.test", "metadata.test", "metadata.google.internal", "ecs.test", "ec2v6.test",
+             "alibaba.test", "gateway.test"]
+GUARDED = [*ELSEWHERE, "loopback.test", "loopback6.test", "mapped.test", "own.test"]
 
 
 @pytest.mark.parametrize("name", GUARDED, ids=lambda name: "E98.E99." + name)
 @pytest.mark.parametrize("curl", [PLAIN, CURL], ids=["led", "proxy"])
 def test_allowed_name_that_leads_inside(net, host_server, name, curl):
-    port = 80 if name in ("private.test", "metadata.test") else host_server
+    port = 80 if name in ELSEWHERE else host_server
     control = net.plain([*PLAIN, f"http://{name}:{port}/"])
     assert control.exit == 0, f"control: {control}"
     result = net.run([*curl, "-f", f"http://{name}:{port}/"], options=allow(name))
@@ -115,19 +116,28 @@ def test_denied_name_is_never_looked_up(net, attempt):
 # ---- proxies ----
 
 
-def proxy_answers(net, texts, options):
-    """Raw bytes to the proxy from inside, one connection for each; what it answers until it closes."""
+def proxy_answers(net, texts, options, patience=10):
+    """Raw bytes to the proxy from inside, one connection for each, all at once; what it answers until
+    it closes, or until there is no more patience with one that wants more."""
     script = """
-import json, socket
+import json, socket, time
+sockets = []
 for text in json.load(open("texts")):
     s = socket.create_connection(("127.0.0.1", 61080), 10)
+    sockets.append(s)
+    try: s.sendall(bytes.fromhex(text))
+    except OSError: pass
+end = time.monotonic() + PATIENCE
+for s in sockets:
     out = b""
     try:
-        s.sendall(bytes.fromhex(text))
-        while part := s.recv(65536): out += part
+        while True:
+            s.settimeout(max(end - time.monotonic(), 0.01))
+            if not (part := s.recv(65536)): break
+            out += part
     except OSError as error: out += repr(error).encode()
     print(json.dumps(out.decode("latin-1")))
-"""
+""".replace("PATIENCE", str(patience))
     net.identity.file(net.path("texts"), json.dumps([text.hex() for text in texts]))
     result = net.run(["python3", "-c", script], options=options)
     answers = [json.loads(line) for line in result.stdout.splitlines()]
@@ -167,6 +177,52 @@ def test_same_name_written_otherwise(net, name):
     request = b"\x05\x01\x00\x05\x01\x00\x03" + bytes([len(name)]) + name + b"\x00\x50"
     answer = proxy_bytes(net, request + b"GET / HTTP/1.0\r\n\r\n", allow("good.test"))
     assert "203.0.113.10" in answer, answer
+
+
+PORTS = ["0", "65536", "65617", "99999", "-1", "+80", "80x", "0x50", "", " 80", "80 "]
+
+
+def test_ports_that_are_none(net):
+    """65617 is 80 for who counts in 16 bits."""
+    attempts = [(b"CONNECT good.test:%s HTTP/1.1\r\n\r\nGET / HTTP/1.0\r\n\r\n") % port.encode()
+                for port in PORTS]
+    attempts += [b"GET http://good.test:%s/ HTTP/1.1\r\nConnection: close\r\n\r\n" % port.encode()
+                 for port in PORTS if port]
+    attempts.append(b"\x05\x01\x00\x05\x01\x00\x03\x09good.test\x00\x00GET / HTTP/1.0\r\n\r\n")
+    good = b"GET http://good.test:80/ HTTP/1.1\r\nConnection: close\r\n\r\n"
+    *answers, control = proxy_answers(net, [*attempts, good], allow("good.test"))
+    assert "203.0.113.10" in control
+    for attempt, answer in zip(attempts, answers):
+        assert " 200 " not in answer and "203.0.113" not in answer, (attempt, answer)
+
+
+def test_socks_with_every_wrong_byte(net):
+    """Each byte before the name, with other values: what is refused, and what still waits for more."""
+    right = bytearray(b"\x05\x01\x00\x05\x01\x00\x03\x09good.test\x00\x50")
+    request = b"GET / HTTP/1.0\r\n\r\n"
+    attempts = []
+    for at in range(8):
+        for value in {*range(8), 9, 10, 0x47, 0x7f, 0x80, 0xff} - {right[at]}:
+            wrong = bytearray(right)
+            wrong[at] = value
+            attempts.append(bytes(wrong) + request)
+    *answers, control = proxy_answers(net, [*attempts, bytes(right) + request], allow("good.test"),
+                                      patience=2)
+    assert "203.0.113.10" in control
+    passed = [attempt[:8].hex() for attempt, answer in zip(attempts, answers)
+              if "203.0.113" in answer or "\x05\x00\x05\x00" in answer]
+    assert not passed, passed
+
+
+def test_upgraded_connection(net):
+    """E107: a WebSocket is one connection to one host; it begins as a request that is decided."""
+    hello = (b"GET http://%s/socket HTTP/1.1\r\nHost: good.test\r\nConnection: Upgrade\r\n"
+             b"Upgrade: websocket\r\n\r\n")
+    inside = b"GET http://secret.test/ HTTP/1.1\r\nHost: secret.test\r\n\r\n"
+    fine, refused = proxy_answers(net, [hello % b"good.test" + inside, hello % b"secret.test"],
+                                  allow("good.test"), patience=1)
+    assert " 101 " in fine and inside.decode() in fine, fine
+    assert " 403 " in refused and " 101 " not in refused, refused
 
 
 def test_plain_http_by_proxy(net):

@@ -142,6 +142,20 @@ def test_dead_server(net, session):
     assert session.run(GOOD)[0] == 0
 
 
+def test_server_that_never_reads(net, session):
+    """What it does not take stays with the program: the relay holds no more than a little."""
+    relay_was_used = session.run(GOOD)
+    assert relay_was_used[0] == 0
+    relay = relay_of(session)
+    session.run("head -c 80000000 /dev/zero | timeout 20 curl -sS -m 15 --noproxy '*' -T - "
+                "telnet://good.test:9 >/dev/null 2>&1 & sleep 0.7")
+    assert session.run(GOOD)[0] == 0
+    with open(f"/proc/{relay}/status") as status:
+        fields = dict(line.split(":\t", 1) for line in status.read().splitlines() if ":\t" in line)
+    assert int(fields["VmRSS"].split()[0]) < 40_000, fields["VmRSS"]
+    session.run("kill %1 2>/dev/null")
+
+
 def test_server_that_refuses(net):
     result = net.run([*CURL, "-w", "%{http_code}", "http://good.test:9999/"],
                      options=allow("good.test"))

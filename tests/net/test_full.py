@@ -144,6 +144,14 @@ def test_guarded_ping(net, pings, host):
     assert result.exit == 1 and "0 received" in result.stdout, result
 
 
+@pytest.mark.escape
+@pytest.mark.parametrize("options", [[], ["--allow-network=good.test,203.0.113.10"]],
+                         ids=["E96.none", "E96.filtered"])
+def test_ping_without_the_whole_network(net, pings, options):
+    assert net.plain(ping("203.0.113.10")).exit == 0, "control"
+    assert net.run(ping("203.0.113.10"), options=options).exit in (1, 2)
+
+
 def test_ping_of_nobody_is_not_answered(net, pings):
     assert net.run(ping("203.0.113.99"), options=FULL).exit == 1
 
