@@ -272,7 +272,7 @@ static _Noreturn void broker_main(int channel, int user_ns, int mount_ns) {
   int null = open("/dev/null", O_RDWR | O_CLOEXEC);
   for (int fd = 0; fd < 3; fd++)
     dup2(null, fd);
-  if (powers_enter(&state.powers, user_ns, mount_ns) < 0)
+  if (powers_enter(&state.powers, user_ns, mount_ns, 0) < 0)
     _exit(1);
   for (;;) {
     ssize_t got = recv(channel, packet, sizeof packet, 0);

@@ -225,16 +225,25 @@ static int hold_path(struct keeping *keeping, const char *path, bool folder, con
   return result;
 }
 
-/* 1 if there is nothing to be held. */
+/* 0 if it was made, 1 if there is nothing to be held. */
 static int hold(struct keeping *keeping, const struct kept_name *name) {
   int result = powers_go(&keeping->powers, IN_OWN);
   if (result == 0)
     result = hold_path(keeping, name->path, name->folder, name->content);
-  if (result == -EEXIST)
-    return 0; /* somebody was faster: whatever it is, it is covered next */
   bool impossible = result == -EACCES || result == -EPERM || result == -EROFS ||
                     result == -ENOENT || result == -ENOTDIR;
   return impossible ? 1 : result;
+}
+
+/* Nothing is there inside. 1 if there is now, 0 if there need not be, or a negative errno. */
+static int on_missing(struct keeping *keeping, const struct kept_name *name) {
+  int result = name->held ? hold(keeping, name) : 1;
+  if (result != -EEXIST)
+    return result < 0 ? result : !result;
+  /* Somebody was faster, and it is covered next; or something above it is hidden inside. */
+  result = powers_go(&keeping->powers, IN_SESSION);
+  _cleanup_close_ int fd = result < 0 ? result : mounts_open(name->path);
+  return result < 0 ? result : fd >= 0;
 }
 
 /* ---- one name ---- */
@@ -252,6 +261,8 @@ static int cover_behind_link(struct keeping *keeping, const char *path) {
   if (is_gated(keeping, &look) || (look.mounted && (look.mode & 0777) == 0) ||
       contains(target, path))
     return 0;
+  if (keeping->link_count++ >= KEEPER_LINK_LIMIT)
+    return -E2BIG;
   int result = put_mask(keeping, target, S_ISDIR(look.mode));
   return result < 0 ? result : 1;
 }
@@ -278,10 +289,8 @@ static int step(struct keeping *keeping, struct kept_name *name) {
   if (result < 0)
     return result;
   _cleanup_close_ int fd = mounts_open(name->path);
-  if (fd == -ENOENT || fd == -ENOTDIR) {
-    result = name->held ? hold(keeping, name) : 1;
-    return result < 0 ? result : !result;
-  }
+  if (fd == -ENOENT || fd == -ENOTDIR)
+    return on_missing(keeping, name);
   if (fd == -ELOOP && name->kind == KEPT_MASK)
     return cover_behind_link(keeping, name->path);
   if (fd < 0)

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <poll.h>
 #include <signal.h>
 #include <stddef.h>
@@ -51,6 +52,18 @@ void keeping_tell(const struct keeping *keeping, enum keeper_kind kind, int errn
              MSG_NOSIGNAL | (matters ? 0 : MSG_DONTWAIT));
 }
 
+static _Noreturn void leave(const struct keeping *keeping) {
+  keeping_tell(keeping, KEEPER_DONE, 0, "");
+  _exit(0);
+}
+
+/* The session's end waits for us: in the middle of longer work we look whether it has come. */
+static void leave_if_dismissed(const struct keeping *keeping) {
+  char byte;
+  if (recv(keeping->channel, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0)
+    leave(keeping);
+}
+
 static int check_writers(struct keeping *keeping, struct kept_name *name) {
   return name->kind == KEPT_SEAL ? renew_check_writers(keeping, name) : 0;
 }
@@ -76,8 +89,10 @@ static void check_name(struct keeping *keeping, struct kept_name *name) {
 
 static void check_names(struct keeping *keeping) {
   for (size_t i = 0; i < keeping->list.name_count; i++) {
-    if (keeping->list.names[i].dirty)
-      check_name(keeping, &keeping->list.names[i]);
+    if (!keeping->list.names[i].dirty)
+      continue;
+    leave_if_dismissed(keeping);
+    check_name(keeping, &keeping->list.names[i]);
   }
 }
 
@@ -116,6 +131,7 @@ static void check_appeared(struct keeping *keeping) {
 
 static bool on_folder(void *context, const char *folder) {
   struct keeping *keeping = context;
+  leave_if_dismissed(keeping);
   return powers_go(&keeping->powers, IN_OWN) == 0 && watch_folder(keeping, folder);
 }
 
@@ -180,10 +196,8 @@ static void listen_to_monitor(struct keeping *keeping) {
   ssize_t got = recv(keeping->channel, &order, sizeof order - 1, 0);
   if (got < 0 && errno == EINTR)
     return;
-  if (got <= (ssize_t)offsetof(struct order, text)) {
-    keeping_tell(keeping, KEEPER_DONE, 0, "");
-    _exit(0);
-  }
+  if (got <= (ssize_t)offsetof(struct order, text))
+    leave(keeping);
   size_t length = (size_t)got - offsetof(struct order, text);
   order.text[length] = '\0';
   obey(keeping, &order, length);
@@ -309,7 +323,11 @@ static _Noreturn void keeper_main(int channel, const struct kept_request *reques
   int null = open("/dev/null", O_RDWR | O_CLOEXEC);
   for (int fd = 0; fd < 3; fd++)
     dup2(null, fd);
-  int result = powers_enter(&keeping.powers, user_ns, mount_ns);
+  /* The command owns the project's folders, and must not be able to close them to us for a while.
+   */
+  int result =
+      powers_enter(&keeping.powers, user_ns, mount_ns,
+                   (UINT64_C(1) << CAP_DAC_OVERRIDE) | (UINT64_C(1) << CAP_DAC_READ_SEARCH));
   if (result < 0) {
     keeping_tell(&keeping, KEEPER_FAILED, -result, "");
     _exit(1);

@@ -45,6 +45,9 @@ struct keeper_report {
 #define KEEPER_FOLDER_LIMIT 4096
 /* How many names may appear that patterns hide, before it can only be a flood. */
 #define KEEPER_LATE_LIMIT 1024
+/* How many objects may be hidden because links with such names lead to them: the command can make
+ * one link after the other. */
+#define KEEPER_LINK_LIMIT 64
 
 /* Starts it. The descriptors are the session's namespaces; neither is kept. */
 int keeper_start(struct keeper *keeper, const struct kept_request *request, int user_ns,

@@ -29,6 +29,7 @@ struct keeping {
 
   struct strv appeared; /* paths that patterns hide, still to be looked at */
   struct strv late;     /* those that were hidden so far */
+  size_t link_count;    /* what was hidden behind links */
   bool writers;         /* some names are open for writing, and should not be for long */
   bool lost;            /* the kernel dropped events: look at everything */
   uint64_t walk_at_ns;  /* when the trees are walked (again); 0: not at all */

@@ -16,7 +16,7 @@
 #include "engine/caps.h"
 
 /* Not reachable from inside, and needs next to nothing. */
-int powers_enter(struct powers *powers, int user_ns, int mount_ns) {
+int powers_enter(struct powers *powers, int user_ns, int mount_ns, uint64_t more) {
   *powers = (struct powers){.own_ns = -1, .session_ns = mount_ns, .staging = -1};
   if (setns(user_ns, CLONE_NEWUSER) < 0 || unshare(CLONE_NEWNS) < 0)
     return -errno;
@@ -26,7 +26,7 @@ int powers_enter(struct powers *powers, int user_ns, int mount_ns) {
   close(user_ns);
   prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
   prctl(PR_SET_DUMPABLE, 0);
-  return caps_keep((UINT64_C(1) << CAP_SYS_ADMIN) | (UINT64_C(1) << CAP_SYS_CHROOT));
+  return caps_keep((UINT64_C(1) << CAP_SYS_ADMIN) | (UINT64_C(1) << CAP_SYS_CHROOT) | more);
 }
 
 int powers_go(struct powers *powers, enum where where) {

@@ -15,8 +15,9 @@ struct powers {
 };
 
 /* Enters the session's user namespace, with a mount namespace of its own, and keeps what mounting
- * needs and nothing else. Takes both descriptors over. 0 or a negative errno, as all of these. */
-int powers_enter(struct powers *powers, int user_ns, int mount_ns);
+ * needs and `more` (bits by number), and nothing else. Takes both descriptors over. 0 or a negative
+ * errno, as all of these. */
+int powers_enter(struct powers *powers, int user_ns, int mount_ns, uint64_t more);
 
 /* Both namespaces' roots are where this leaves us. */
 int powers_go(struct powers *powers, enum where where);

@@ -34,9 +34,9 @@ static void on_failure(struct monitor *monitor, const struct keeper_report *repo
   _cleanup_free_ char *path = escape_string(report->path);
   _cleanup_free_ char *sentence =
       report->errnum == E2BIG
-          ? xasprintf("more than %d new names of secrets appeared, the last is '%s': the session "
-                      "was ended, since no more of them can be hidden",
-                      KEEPER_LATE_LIMIT, path)
+          ? xasprintf("too many new names of secrets appeared, the last is '%s': the session was "
+                      "ended, since no more of them can be hidden",
+                      path)
       : report->errnum == ETXTBSY
           ? xasprintf("'%s' was replaced outside, and somebody has the new file open for writing: "
                       "the session was ended, since it may be the command",

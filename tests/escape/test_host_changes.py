@@ -38,7 +38,9 @@ def is_hidden(box, shell, path):
 
 
 def is_read_only(shell, path):
-    return eventually(lambda: "Read-only file system" in shell.ask(f"echo >>{path}")) and \
+    """Soon, asked for without changing anything; and then it cannot be written."""
+    probe = path if os.path.exists(path) else os.path.dirname(path)
+    return eventually(lambda: shell.ask(f"[ -w {probe} ] || echo refused") == "refused") and \
         "Read-only file system" in shell.ask(f"echo PAYLOAD >>{path}")
 
 
@@ -85,6 +87,7 @@ def test_secret_replaced_before_anybody_watches(box):
         assert is_hidden(box, shell, box.path(".env"))
 
 
+@static_only
 def test_secret_behind_a_new_link(box):
     """E14: a link in a secret's place means what it leads to."""
     box.identity.file(box.path("settings"), box.canary + "\n")
@@ -96,6 +99,7 @@ def test_secret_behind_a_new_link(box):
         assert is_hidden(box, shell, box.path("settings"))
 
 
+@static_only
 def test_folder_of_a_secret_replaced(box):
     """The folder above is another one now, with another file in it."""
     with Live(box, kept=True) as shell:
@@ -242,11 +246,12 @@ def test_flood_of_secrets(box):
     result = box.run(["sh", "-c", "sleep 0.15; i=0; while [ $i -lt 4000 ]; do : >.env.$i; "
                                   "i=$((i+1)); done; sleep 20; echo still here"])
     assert result.exit == 137 and "still here" not in result.stdout, result
-    assert "names of secrets appeared" in result.stderr, result
+    assert "new names of secrets appeared" in result.stderr, result
     assert result.stderr.count("is hidden from the command") <= 5
-    assert "names of secrets appeared" in events(box, "protection.failed")[-1]["note"]
+    assert "new names of secrets appeared" in events(box, "protection.failed")[-1]["note"]
 
 
+@static_only
 def test_own_links_do_no_harm(box):
     """Links with a secret's name, made by the command, lead the keeper nowhere."""
     os.unlink(box.path(".env"))
@@ -261,6 +266,41 @@ def test_own_links_do_no_harm(box):
 
 
 @static_only
+def test_flood_of_links(box):
+    """One link after the other hides one thing after the other: there is an end to that, too."""
+    make = "mkdir many; cd many; i=0; while [ $i -lt 100 ]; do : >$i; i=$((i+1)); done; cd ..; "
+    result = box.run(["sh", "-c", make + "sleep 0.15; for file in many/*; do ln -sfn $file .env.x; "
+                                         "sleep 0.002; done; sleep 5; echo still here"])
+    assert result.exit == 137 and "too many new names of secrets" in result.stderr, result
+
+
+@static_only
+def test_folders_that_the_command_closes(box):
+    """E37: who owns a folder can close it; the host's root goes in, but the keeper must, too."""
+    with Live(box, kept=True) as shell:
+        shell.ask("chmod 0 .git")
+        replace(box, box.path(".git/config"), "# of the host\n", 0o644)
+        subprocess.run(["rm", "-r", box.path(".git/hooks")], check=True)
+        assert eventually(lambda: os.path.exists(box.path(".git/hooks")))
+        time.sleep(0.05)
+        shell.ask("chmod 755 .git; echo PAYLOAD >>.git/config; echo PAYLOAD >.git/hooks/x; "
+                  "rmdir .git/hooks; mkdir .git/hooks; echo PAYLOAD >.git/hooks/x")
+        assert content(box.path(".git/config")) == "# of the host\n"
+        assert os.listdir(box.path(".git/hooks")) == []
+
+
+@static_only
+def test_from_within_the_folder(box):
+    """Who stands in the folder, or has it open, meets the new mask as well."""
+    os.unlink(box.path("sub/.env"))
+    with Live(box, kept=True) as shell:
+        shell.ask("cd sub; exec 8<.")
+        box.identity.file(box.path("sub/.env"), box.canary + "\n", 0o600)
+        assert eventually(lambda: box.canary not in shell.ask("cat .env"))
+        assert box.canary not in shell.ask("cat ./.env /proc/self/fd/8/.env /dev/fd/8/../sub/.env")
+
+
+@static_only
 def test_open_for_writing_before_it_is_protected(box):
     """E38: whoever has the new file open keeps it: a mount comes too late. The session ends."""
     box.identity.file(box.path("prepared"), "# nothing\n")
@@ -272,6 +312,7 @@ def test_open_for_writing_before_it_is_protected(box):
         assert "open for writing" in shell.process.stdout.read()
 
 
+@static_only
 def test_link_to_something_writable(box):
     """E38: a protected name that becomes a link into the project cannot be protected any more: the
     command may have the target open already."""
@@ -300,6 +341,7 @@ def keepers_of(process):
     return found
 
 
+@static_only
 def test_keeper_killed(box):
     """Nobody is left to keep the protections: the session ends, says so, and it is on record."""
     with Live(box, kept=True) as shell:
@@ -324,6 +366,7 @@ def test_short_commands_have_no_keeper(box):
 
 # ---- control, and the measure ----
 
+@static_only
 @pytest.mark.control
 def test_control(box):
     """Without the sandbox the same shell sees and changes what the host replaces."""
@@ -352,6 +395,7 @@ while not os.path.exists("enough"):
 """
 
 
+@static_only
 def test_window(box, capsys):
     """How long a replaced file can be opened: measured from inside by somebody who does nothing
     else. Printed, for SECURITY.md; only that there is an end to it is asserted."""
