@@ -14,17 +14,15 @@ static char *claude_glob(const char *path) {
   return import_glob(path[0] == '/' && path[1] == '/' ? path + 1 : path);
 }
 
+static void take_claude_path(struct import *import, const struct import_key *key,
+                             const struct node *item) {
+  _cleanup_free_ char *path = claude_glob(item->text);
+  import_add(import, item, key->target, path);
+}
+
 static int take_claude_paths(struct import *import, const struct import_key *key,
                              const struct node *node) {
-  if (!import_is_list(import, key, node))
-    return -1;
-  for (const struct node *item = node->first; item; item = item->next) {
-    if (!import_is_text(import, key, item))
-      return -1;
-    _cleanup_free_ char *path = claude_glob(item->text);
-    import_add(import, item, key->target, path);
-  }
-  return 0;
+  return import_items(import, key, node, take_claude_path);
 }
 
 static int take_domains(struct import *import, const struct import_key *key,
@@ -50,23 +48,21 @@ static int take_port(struct import *import, const struct import_key *key, const 
 
 /* "docker", "docker *" and "docker:*" name a program; "npm run x" is the beginning of a text, which
  * says nothing about what is run. */
+static void take_excluded_one(struct import *import, const struct import_key *key,
+                              const struct node *item) {
+  size_t length = strcspn(item->text, " :");
+  const char *rest = item->text + length;
+  if (*rest && strcmp(rest, ":*") != 0 && strcmp(rest, " *") != 0) {
+    import_lose(import, item, item->text, "commands are excluded by program, not by arguments");
+    return;
+  }
+  _cleanup_free_ char *program = xstrndup(item->text, length);
+  import_add(import, item, key->target, program);
+}
+
 static int take_excluded(struct import *import, const struct import_key *key,
                          const struct node *node) {
-  if (!import_is_list(import, key, node))
-    return -1;
-  for (const struct node *item = node->first; item; item = item->next) {
-    if (!import_is_text(import, key, item))
-      return -1;
-    size_t length = strcspn(item->text, " :");
-    const char *rest = item->text + length;
-    if (*rest && strcmp(rest, ":*") != 0 && strcmp(rest, " *") != 0) {
-      import_lose(import, item, item->text, "commands are excluded by program, not by arguments");
-      continue;
-    }
-    _cleanup_free_ char *program = xstrndup(item->text, length);
-    import_add(import, item, key->target, program);
-  }
-  return 0;
+  return import_items(import, key, node, take_excluded_one);
 }
 
 static int take_unsandboxed(struct import *import, const struct import_key *key,
@@ -114,17 +110,15 @@ static bool take_permission(struct import *import, const char *list, const struc
   return false;
 }
 
+static void take_permission_or_lose(struct import *import, const struct import_key *key,
+                                    const struct node *item) {
+  if (!take_permission(import, key->name, item))
+    import_lose(import, item, item->text, "a permission that is not about files or hosts");
+}
+
 static int take_permissions(struct import *import, const struct import_key *key,
                             const struct node *node) {
-  if (!import_is_list(import, key, node))
-    return -1;
-  for (const struct node *item = node->first; item; item = item->next) {
-    if (!import_is_text(import, key, item))
-      return -1;
-    if (!take_permission(import, key->name, item))
-      import_lose(import, item, item->text, "a permission that is not about files or hosts");
-  }
-  return 0;
+  return import_items(import, key, node, take_permission_or_lose);
 }
 
 /* ---- tables ---- */

@@ -19,22 +19,22 @@ static int take_environment(struct import *import, const struct import_key *key,
 }
 
 /* "3000" is the same port on both sides; "8080:80" as ours. */
+static void take_port(struct import *import, const struct import_key *key,
+                      const struct node *item) {
+  _cleanup_free_ char *pair =
+      strchr(item->text, ':') ? xstrdup(item->text) : xasprintf("%s:%s", item->text, item->text);
+  import_add(import, item, key->target, pair);
+}
+
 static int take_ports(struct import *import, const struct import_key *key,
                       const struct node *node) {
-  if (!import_is_list(import, key, node))
-    return -1;
-  for (const struct node *item = node->first; item; item = item->next) {
-    if (!import_is_text(import, key, item))
-      return -1;
-    _cleanup_free_ char *pair =
-        strchr(item->text, ':') ? xstrdup(item->text) : xasprintf("%s:%s", item->text, item->text);
-    import_add(import, item, key->target, pair);
-  }
-  return 0;
+  return import_items(import, key, node, take_port);
 }
 
 /* HOST:CONTAINER[:OPTIONS]. Paths are the same inside and outside here. */
-static void take_mount(struct import *import, const struct node *item) {
+static void take_mount(struct import *import, const struct import_key *key,
+                       const struct node *item) {
+  (void)key;
   _cleanup_free_ char *copy = xstrdup(item->text);
   char *rest = copy, *host = strsep(&rest, ":"), *container = strsep(&rest, ":"), *options = rest;
   if (!container || strcmp(host, container) != 0) {
@@ -50,34 +50,17 @@ static void take_mount(struct import *import, const struct node *item) {
 
 static int take_mounts(struct import *import, const struct import_key *key,
                        const struct node *node) {
-  if (!import_is_list(import, key, node))
-    return -1;
-  for (const struct node *item = node->first; item; item = item->next) {
-    if (!import_is_text(import, key, item))
-      return -1;
-    take_mount(import, item);
-  }
-  return 0;
+  return import_items(import, key, node, take_mount);
 }
 
 static int take_command(struct import *import, const struct import_key *key,
                         const struct node *node) {
-  if (!import_is_text(import, key, node))
-    return -1;
-  if (strcmp(node->text, "docker") != 0 && strcmp(node->text, "podman") != 0)
-    return import_fail(import, node, "%s must be docker or podman", key->name);
-  import_set(import, node, key->target, node->text);
-  return 0;
+  return import_choice(import, key, node, (const char *const[]){"docker", "podman", NULL});
 }
 
 static int take_profile(struct import *import, const struct import_key *key,
                         const struct node *node) {
-  if (!import_is_text(import, key, node))
-    return -1;
-  if (strcmp(node->text, "restrictive") != 0 && strcmp(node->text, "permissive") != 0)
-    return import_fail(import, node, "%s must be restrictive or permissive", key->name);
-  import_set(import, node, key->target, node->text);
-  return 0;
+  return import_choice(import, key, node, (const char *const[]){"restrictive", "permissive", NULL});
 }
 
 static int take_work_dir(struct import *import, const struct import_key *key,

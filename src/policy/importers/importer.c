@@ -208,29 +208,60 @@ int take_text(struct import *import, const struct import_key *key, const struct 
   return 0;
 }
 
-static int take_items(struct import *import, const struct import_key *key, const struct node *node,
-                      char *(*convert)(const char *)) {
+int import_items(struct import *import, const struct import_key *key, const struct node *node,
+                 import_item *take) {
   if (!import_is_list(import, key, node))
     return -1;
   for (const struct node *item = node->first; item; item = item->next) {
     if (!import_is_text(import, key, item))
       return -1;
-    _cleanup_free_ char *text = convert(item->text);
-    import_add(import, item, key->target, text);
+    take(import, key, item);
   }
   return 0;
 }
 
+int import_choice(struct import *import, const struct import_key *key, const struct node *node,
+                  const char *const *words) {
+  _cleanup_text_ struct text known = {0};
+  if (!import_is_text(import, key, node))
+    return -1;
+  for (const char *const *word = words; *word; word++) {
+    if (strcmp(node->text, *word) == 0) {
+      import_set(import, node, key->target, *word);
+      return 0;
+    }
+    text_appendf(&known, "%s%s", word == words ? "" : word[1] ? ", " : " or ", *word);
+  }
+  return import_fail(import, node, "%s must be %s", key->name, text_string(&known));
+}
+
+static void take_path(struct import *import, const struct import_key *key,
+                      const struct node *item) {
+  _cleanup_free_ char *path = import_path(item->text);
+  import_add(import, item, key->target, path);
+}
+
 int take_paths(struct import *import, const struct import_key *key, const struct node *node) {
-  return take_items(import, key, node, import_path);
+  return import_items(import, key, node, take_path);
+}
+
+static void take_glob(struct import *import, const struct import_key *key,
+                      const struct node *item) {
+  _cleanup_free_ char *glob = import_glob(item->text);
+  import_add(import, item, key->target, glob);
 }
 
 int take_globs(struct import *import, const struct import_key *key, const struct node *node) {
-  return take_items(import, key, node, import_glob);
+  return import_items(import, key, node, take_glob);
+}
+
+static void take_word(struct import *import, const struct import_key *key,
+                      const struct node *item) {
+  import_add(import, item, key->target, item->text);
 }
 
 int take_texts(struct import *import, const struct import_key *key, const struct node *node) {
-  return take_items(import, key, node, xstrdup);
+  return import_items(import, key, node, take_word);
 }
 
 int take_lost(struct import *import, const struct import_key *key, const struct node *node) {

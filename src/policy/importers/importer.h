@@ -96,6 +96,15 @@ char *import_glob(const char *glob);
 /* Checks the type of a node; false sets the error. */
 bool import_is_text(struct import *import, const struct import_key *key, const struct node *node);
 bool import_is_list(struct import *import, const struct import_key *key, const struct node *node);
+/* Every item of a list of texts, one after the other. */
+typedef void import_item(struct import *import, const struct import_key *key,
+                         const struct node *item);
+int import_items(struct import *import, const struct import_key *key, const struct node *node,
+                 import_item *take);
+
+/* Sets our key to one of the words, which our key has as well; `words` ends with NULL. */
+int import_choice(struct import *import, const struct import_key *key, const struct node *node,
+                  const char *const *words);
 int import_boolean(struct import *import, const struct import_key *key, const struct node *node,
                    bool *ret);
 int import_integer(struct import *import, const struct import_key *key, const struct node *node,

@@ -1,19 +1,22 @@
 /* The JSON settings of mycode's sandbox manager (type, limits, network, filesystem). */
-#include <string.h>
-
+#include "core/alloc.h"
 #include "core/cleanup.h"
 #include "policy/importers/importer.h"
 
 static int take_type(struct import *import, const struct import_key *key, const struct node *node) {
-  static const char *const types[] = {"docker", "firejail", "nsjail", "vm"};
-  if (!import_is_text(import, key, node))
-    return -1;
-  for (size_t i = 0; i < ARRAY_SIZE(types); i++)
-    if (strcmp(node->text, types[i]) == 0) {
-      import_set(import, node, key->target, types[i]);
-      return 0;
-    }
-  return import_fail(import, node, "%s must be docker, firejail, nsjail or vm", key->name);
+  return import_choice(import, key, node,
+                       (const char *const[]){"docker", "firejail", "nsjail", "vm", NULL});
+}
+
+static void take_blocked_port(struct import *import, const struct import_key *key,
+                              const struct node *item) {
+  _cleanup_free_ char *rule = xasprintf("*:%s", item->text);
+  import_add(import, item, key->target, rule);
+}
+
+static int take_blocked_ports(struct import *import, const struct import_key *key,
+                              const struct node *node) {
+  return import_items(import, key, node, take_blocked_port);
 }
 
 static const struct import_key keys[] = {
@@ -28,7 +31,7 @@ static const struct import_key keys[] = {
     {"limits.maxProcesses", take_number, "limits.max_processes"},
     {"network.enabled", take_boolean, "network.mode", "full", "none"},
     {"network.allowedHosts", take_texts, "network.allow"},
-    {"network.blockedPorts", take_lost, .why = "ports are allowed with their hosts, not blocked"},
+    {"network.blockedPorts", take_blocked_ports, "network.deny"},
     {"filesystem.readOnly", take_paths, "filesystem.read"},
     {"filesystem.readWrite", take_paths, "filesystem.write"},
     {"filesystem.hidden", take_paths, "filesystem.hide"},
