@@ -1,5 +1,6 @@
 /* sandbox doctor: prints what the doctor found. Decides nothing. */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,11 +12,12 @@
 #include "core/json.h"
 #include "doctor/doctor.h"
 
-enum { OPTION_JSON, OPTION_VERBOSE };
+enum { OPTION_JSON, OPTION_VERBOSE, OPTION_QUICK };
 
 static const struct option_spec options[] = {
     {OPTION_JSON, "json", .help = "print the report as JSON"},
     {OPTION_VERBOSE, "verbose", 'v', .help = "also say what each row is needed for"},
+    {OPTION_QUICK, "quick", .help = "leave out the back ends, which take most of the time"},
     {.name = NULL},
 };
 
@@ -46,29 +48,53 @@ static json_t *verdict_to_json(const struct doctor_verdict *verdict) {
   return object;
 }
 
-/* For people; programs ask `sandbox backends --json`. In a process of its own: whatever kills it
- * here must not take the rest of the report with it. */
-static void print_backends(void) {
+/* In a process of its own: whatever kills it here must not take the rest of the report with it. */
+static pid_t start_backends(int output, const char *option) {
   fflush(stdout);
   pid_t pid = fork();
   if (pid == 0) {
-    execl("/proc/self/exe", "sandbox", "backends", (char *)NULL);
+    if (output < 0 || dup2(output, STDOUT_FILENO) >= 0)
+      execl("/proc/self/exe", "sandbox", "backends", option, (char *)NULL);
     _exit(127);
   }
+  return pid;
+}
+
+static bool has_succeeded(pid_t pid) {
   int status = 0;
   while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR)
     ;
-  if (status == 0)
+  return pid > 0 && status == 0;
+}
+
+static void print_backends(void) {
+  if (has_succeeded(start_backends(-1, NULL)))
     putchar('\n');
 }
 
-static void print_json(const struct doctor_report *report) {
+/* The list as `sandbox backends --json` has it, or null. */
+static json_t *backends_json(void) {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) < 0)
+    return json_null();
+  pid_t pid = start_backends(ends[1], "--json");
+  close(ends[1]);
+  json_t *answer = json_loadfd(ends[0], JSON_DISABLE_EOF_CHECK, NULL);
+  close(ends[0]);
+  json_t *list = has_succeeded(pid) ? json_incref(json_object_get(answer, "backends")) : NULL;
+  json_decref(answer);
+  return list ? list : json_null();
+}
+
+static void print_json(const struct doctor_report *report, bool quick) {
   json_t *rows = json_array();
   for (size_t i = 0; i < report->count; i++)
     json_array_append_new(rows, row_to_json(&report->rows[i]));
   json_t *object = json_object();
   json_object_set_new(object, "rows", rows);
   json_object_set_new(object, "native", verdict_to_json(&report->native));
+  if (!quick)
+    json_object_set_new(object, "backends", backends_json());
   _cleanup_free_ char *line = json_line(object);
   fputs(line, stdout);
   json_decref(object);
@@ -124,7 +150,7 @@ static void print_verdict(const struct doctor_verdict *verdict) {
            verdict->fix ? verdict->fix : "none known");
 }
 
-static void print_table(const struct doctor_report *report, bool verbose) {
+static void print_table(const struct doctor_report *report, bool verbose, bool quick) {
   bool colour = wants_colour();
   int width = title_width(report);
   const char *group = "";
@@ -136,17 +162,19 @@ static void print_table(const struct doctor_report *report, bool verbose) {
     print_row(row, width, colour, verbose, !repeats_fix(row, i ? row - 1 : NULL));
   }
   putchar('\n');
-  print_backends();
+  if (!quick)
+    print_backends();
   print_verdict(&report->native);
 }
 
 static int run(const struct invocation *invocation) {
   _cleanup_doctor_report_ struct doctor_report report;
+  bool quick = is_given(invocation, OPTION_QUICK);
   doctor_run(&report);
   if (is_given(invocation, OPTION_JSON))
-    print_json(&report);
+    print_json(&report, quick);
   else
-    print_table(&report, is_given(invocation, OPTION_VERBOSE));
+    print_table(&report, is_given(invocation, OPTION_VERBOSE), quick);
   return report.native.available ? 0 : 1;
 }
 

@@ -61,7 +61,7 @@ class Report:
 
 
 def doctor(**keywords):
-    return Report(run("--json", **keywords))
+    return Report(run("--json", "--quick", **keywords))
 
 
 @pytest.fixture
@@ -142,9 +142,17 @@ def traces():
         return groups, temporary, [line for line in mounts if "sandbox-doctor" in line]
 
 
+def test_the_matrix_of_back_ends():
+    listed = subprocess.run([*COMMAND, "backends", "--json"], capture_output=True, text=True, timeout=60)
+    report = json.loads(run("--json").stdout)
+    assert report["backends"] == json.loads(listed.stdout)["backends"]
+    assert report["backends"][0]["features"]["network-none"] == "yes"
+    assert "backends" not in json.loads(run("--json", "--quick").stdout)
+
+
 def test_quick_and_leaves_nothing_behind():
     start = time.monotonic()
-    run("--json")
+    run("--json", "--quick")
     assert time.monotonic() - start < 3
     assert traces() == ([], [], [])
 
