@@ -96,6 +96,7 @@ struct backend_request {
   bool has_terminal;   /* stdin or stdout will be a terminal of its own */
   bool only_words;     /* nothing will be run: the words must do without files of ours */
   bool weaken;         /* what cannot be enforced has been accepted: leave it out */
+  uint64_t lost;       /* the features that this is about */
   /* For running only. */
   int lifeline; /* the run ends when its other end is closed; 0: none */
   enum terminal_mode terminal;
@@ -104,6 +105,7 @@ struct backend_request {
   struct log *log;
   session_listener *listener;
   void *listener_context;
+  struct audit *audit; /* the session's log; set by backend_run */
 };
 
 /* A file the command needs: passed by descriptor (a seccomp program), or made in the scratch
@@ -123,7 +125,10 @@ struct wrapped {
   struct strv environment;
   struct wrapped_file *files;
   size_t file_count;
-  struct strv end_argv; /* ends what argv left behind (a container); empty: nothing to do */
+  struct strv end_argv;   /* ends what argv left behind (a container); empty: nothing to do */
+  struct strv enter_argv; /* runs one more command in it, if options, `enter_name` and the command
+                             follow; empty: cannot be entered */
+  char *enter_name;
 
   /* How the runner has to treat it. */
   bool signals_inside;  /* signals go to the first command in its pid namespace; else to argv's own

@@ -50,6 +50,13 @@ void container_image_missing(struct backend_status *status, const char *tool, co
   backend_missing(status, fix, "the image '%s' is not on this machine", shown);
 }
 
+void container_runtime_missing(struct backend_status *status, const char *tool, const char *runtime,
+                               const char *where) {
+  _cleanup_free_ char *shown = escape_string(runtime);
+  _cleanup_free_ char *fix = xasprintf("install it and %s, or leave container.runtime out", where);
+  backend_missing(status, fix, "%s knows no runtime '%s'", tool, shown);
+}
+
 /* ---- control sockets ---- */
 
 static void add_socket(struct strv *sockets, const char *path) {
@@ -206,7 +213,6 @@ int container_wrap_here(struct container_setup *setup, const struct backend_requ
     return -1;
   pass_environment(request->host, &ret->environment);
   ret->own_placeholders = true;
-  ret->limits_held = 1u << LIMIT_MEMORY | 1u << LIMIT_CPU | 1u << LIMIT_PROCESSES |
-                     1u << LIMIT_OPEN_FILES | 1u << LIMIT_FILE_SIZE;
+  ret->limits_held = container_held_limits(request->lost);
   return container_wrap(setup, request, ret, error);
 }

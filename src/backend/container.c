@@ -9,6 +9,7 @@
 #include "core/escape.h"
 #include "core/path.h"
 #include "core/text.h"
+#include "net/publish.h"
 
 struct writer {
   const struct container_setup *setup;
@@ -96,6 +97,15 @@ static void add_identity(struct writer *writer) {
 
 /* ---- network ---- */
 
+/* With an address always: without one the engines listen on all of them. */
+static void add_port(struct writer *writer, const char *text) {
+  struct published published;
+  if (!publish_parse(text, &published))
+    return; /* the policy's reader has refused it */
+  _cleanup_free_ char *full = publish_text(&published, published.inside);
+  strv_addf(writer->argv, "--publish=%s", full);
+}
+
 static int add_network(struct writer *writer, struct sb_error *error) {
   const struct policy *policy = writer->request->policy;
   const char *program = writer->setup->program;
@@ -111,7 +121,7 @@ static int add_network(struct writer *writer, struct sb_error *error) {
   if (policy->network.mode == NETWORK_NONE)
     strv_add(writer->argv, "--network=none");
   STRV_FOREACH (port, &policy->network.publish)
-    strv_addf(writer->argv, "--publish=127.0.0.1:%s", *port);
+    add_port(writer, *port);
   return 0;
 }
 
@@ -339,6 +349,21 @@ static void add_ulimit(struct writer *writer, const char *name, unsigned long lo
     strv_addf(writer->argv, "--ulimit=%s=%llu:%llu", name, limit, limit);
 }
 
+unsigned container_held_limits(uint64_t lost) {
+  static const struct {
+    enum limit_kind kind;
+    uint64_t feature;
+  } limits[] = {{LIMIT_MEMORY, FEATURE(LIMIT_MEMORY)},
+                {LIMIT_CPU, FEATURE(LIMIT_CPU)},
+                {LIMIT_PROCESSES, FEATURE(LIMIT_PROCESSES)},
+                {LIMIT_OPEN_FILES, FEATURE(LIMIT_FILES)},
+                {LIMIT_FILE_SIZE, FEATURE(LIMIT_FILES)}};
+  unsigned held = 0;
+  for (size_t i = 0; i < ARRAY_SIZE(limits); i++)
+    held |= lost & limits[i].feature ? 0 : 1u << limits[i].kind;
+  return held;
+}
+
 static int add_limits(struct writer *writer, struct sb_error *error) {
   static const enum limit_kind unsupported[] = {LIMIT_DISK, LIMIT_INODES, LIMIT_IO};
   const uint64_t *value = writer->request->limits->value;
@@ -347,13 +372,15 @@ static int add_limits(struct writer *writer, struct sb_error *error) {
       return refuse_limit(writer, unsupported[i], error);
   }
   struct strv *argv = writer->argv;
-  if (value[LIMIT_MEMORY]) {
+  unsigned held = container_held_limits(writer->request->lost);
+  if (value[LIMIT_MEMORY] && held & 1u << LIMIT_MEMORY) {
     strv_addf(argv, "--memory=%llub", (unsigned long long)value[LIMIT_MEMORY]);
     strv_addf(argv, "--memory-swap=%llub", (unsigned long long)value[LIMIT_MEMORY]);
   }
-  if (value[LIMIT_CPU])
+  if (value[LIMIT_CPU] && held & 1u << LIMIT_CPU)
     strv_addf(argv, "--cpus=%.3f", (double)value[LIMIT_CPU] / 1e9);
-  if (value[LIMIT_PROCESSES]) /* the init is ours, not the command's */
+  if (value[LIMIT_PROCESSES] &&
+      held & 1u << LIMIT_PROCESSES) /* the init is ours, not the command's */
     strv_addf(argv, "--pids-limit=%llu",
               (unsigned long long)value[LIMIT_PROCESSES] + writer->setup->has_init);
   add_ulimit(writer, "nofile", value[LIMIT_OPEN_FILES], writer->setup->open_files);
@@ -416,6 +443,18 @@ static void add_end(const struct container_setup *setup, const char *session_id,
   strv_addf(argv, "sandbox-%s", session_id);
 }
 
+/* A created user is not the container's own, who is root. */
+static void add_enter(const struct container_setup *setup, const struct backend_request *request,
+                      struct wrapped *ret) {
+  strv_add(&ret->enter_argv, setup->program);
+  strv_add(&ret->enter_argv, "exec");
+  strv_add(&ret->enter_argv, "--interactive");
+  if (setup->identity == CONTAINER_CREATE)
+    strv_addf(&ret->enter_argv, "--user=%u:%u", (unsigned)request->host->user,
+              (unsigned)request->host->group);
+  ret->enter_name = xasprintf("sandbox-%s", request->session_id);
+}
+
 /* An image name is a word of the command line: never an option. */
 static int check_image(const struct container_setup *setup, struct sb_error *error) {
   if (setup->image && setup->image[0] && setup->image[0] != '-')
@@ -438,5 +477,6 @@ int container_wrap(const struct container_setup *setup, const struct backend_req
   add_environment(&writer);
   add_command(&writer);
   add_end(setup, request->session_id, &ret->end_argv);
+  add_enter(setup, request, ret);
   return 0;
 }

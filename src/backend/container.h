@@ -33,6 +33,9 @@ struct container_setup {
   const struct strv *control_sockets;           /* that exist here; may be NULL */
 };
 
+/* Which limits the engine holds, given what it was found not to; as `limits_held`. */
+unsigned container_held_limits(uint64_t lost);
+
 /* The whole: argv, end_argv and the files. */
 int container_wrap(const struct container_setup *setup, const struct backend_request *request,
                    struct wrapped *ret, struct sb_error *error);
@@ -105,6 +108,10 @@ int container_run(const struct backend *backend, const struct backend_request *r
 
 bool container_has_image(const char *program, const char *image);
 void container_image_missing(struct backend_status *status, const char *tool, const char *image);
+
+/* The policy names a runtime that the engine does not know; `where` says how it learns of one. */
+void container_runtime_missing(struct backend_status *status, const char *tool, const char *runtime,
+                               const char *where);
 
 /* What would leave files behind that only another user can remove, for this caller. */
 uint64_t container_unclean_features(void);

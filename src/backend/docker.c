@@ -21,7 +21,8 @@ static const char daemon_fix[] =
 static int ask_daemon(const char *program, char **ret_information) {
   char *words[] = {(char *)program, "info", "--format",
                    "{{.ServerVersion}} memory={{.MemoryLimit}} cpu={{.CPUCfsQuota}} "
-                   "pids={{.PidsLimit}} {{json .SecurityOptions}}",
+                   "pids={{.PidsLimit}} {{json .SecurityOptions}} "
+                   "runtimes={{range $name, $path := .Runtimes}}{{$name}},{{end}}",
                    NULL};
   int result = tool_ask(words, 20, ret_information);
   return result == 0 && strstr(*ret_information, " pids=") ? 0 : -1;
@@ -48,6 +49,22 @@ static uint64_t unheld_limits(const char *information) {
   return missing;
 }
 
+static bool knows_runtime(const char *information, const char *runtime) {
+  const char *at = strstr(information, " runtimes=");
+  if (!runtime || !at)
+    return true; /* none is asked for, or it will say so itself */
+  size_t length = strlen(runtime);
+  for (at += strlen(" runtimes="); *at; at += *at == ',') {
+    size_t size = strcspn(at, ",\n");
+    if (size == length && strncmp(at, runtime, size) == 0)
+      return true;
+    at += size;
+    if (*at == '\n')
+      break;
+  }
+  return false;
+}
+
 static void probe(const struct host_context *host, const struct policy *policy,
                   struct backend_status *status) {
   (void)host;
@@ -60,6 +77,11 @@ static void probe(const struct host_context *host, const struct policy *policy,
   if (ask_daemon(program, &information) < 0) {
     _cleanup_free_ char *line = daemon_problem(program);
     backend_missing(status, daemon_fix, "no docker daemon answers: %s", line);
+    return;
+  }
+  if (!knows_runtime(information, policy->container.runtime)) {
+    container_runtime_missing(status, "docker", policy->container.runtime,
+                              "name it in /etc/docker/daemon.json below \"runtimes\"");
     return;
   }
   if (!container_has_image(program, container_image(policy))) {

@@ -72,7 +72,10 @@ static uint64_t network_features(const struct policy *policy) {
                                    [NETWORK_FULL] = FEATURE(NETWORK_FULL)};
   bool driven =
       policy->network.mode != NETWORK_NONE && net_driver_find(policy->network.driver) != NULL;
+  /* Who cannot filter cannot leave out what is denied either. */
+  bool denies = policy->network.mode == NETWORK_FULL && policy->network.deny.count > 0;
   return modes[policy->network.mode] | (driven ? FEATURE(NETWORK_DRIVER) : 0) |
+         (denies ? FEATURE(NETWORK_FILTERED) : 0) |
          (policy->network.publish.count > 0 ? FEATURE(PUBLISH) : 0) |
          (policy->network.allow_local_binding ? 0 : FEATURE(NO_LISTENING)) |
          (policy->network.unix_sockets.count > 0 ? FEATURE(UNIX_SOCKETS) : 0);

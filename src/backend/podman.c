@@ -35,6 +35,21 @@ static uint64_t unheld_limits(const char *information) {
   return missing;
 }
 
+/* It looks the name up in its configuration, whose defaults know the usual places. One that fails
+ * at it leaves its storage mounted; the next that does not takes that away. */
+static bool knows_runtime(const char *program, const char *runtime) {
+  if (!runtime)
+    return true;
+  _cleanup_free_ char *option = xasprintf("--runtime=%s", runtime), *output = NULL;
+  char *words[] = {(char *)program, option, "info", "--format", "{{.Host.OCIRuntime.Name}}", NULL};
+  if (tool_ask(words, 20, &output) == 0)
+    return true;
+  char *after[] = {(char *)program, "ps", "--quiet", NULL};
+  _cleanup_free_ char *ignored = NULL;
+  (void)tool_ask(after, 20, &ignored);
+  return false;
+}
+
 static void probe(const struct host_context *host, const struct policy *policy,
                   struct backend_status *status) {
   (void)host;
@@ -50,6 +65,11 @@ static void probe(const struct host_context *host, const struct policy *policy,
   if (tool_ask(words, 20, &information) != 0 || !tool_parse_version(information, &version)) {
     _cleanup_free_ char *line = container_first_line(information);
     backend_missing(status, "make 'podman info' work first", "podman does not work: %s", line);
+    return;
+  }
+  if (!knows_runtime(program, policy->container.runtime)) {
+    container_runtime_missing(status, "podman", policy->container.runtime,
+                              "name it in containers.conf below [engine.runtimes]");
     return;
   }
   if (!container_has_image(program, container_image(policy))) {

@@ -1,7 +1,6 @@
 /* The guest's network, seen from outside: QEMU's user mode network, whose sockets are those of a
  * process in the session. They lead to the relay like all others there, so the guest reaches what
  * policy names and nothing else, by whatever packets. */
-#include <arpa/inet.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,25 +17,13 @@ bool vm_has_network(const struct plan *plan) {
   return plan->network.mode != NETWORK_NONE || plan->publish.count > 0;
 }
 
-static void add_published(const struct published *published, unsigned forward,
-                          struct strv *ret_publish) {
-  const struct sockaddr_in *four = (const struct sockaddr_in *)&published->host;
-  const struct sockaddr_in6 *six = (const struct sockaddr_in6 *)&published->host;
-  char address[INET6_ADDRSTRLEN];
-  bool is_six = published->host.ss_family == AF_INET6;
-  const void *bytes = is_six ? (const void *)&six->sin6_addr : (const void *)&four->sin_addr;
-  inet_ntop(published->host.ss_family, bytes, address, sizeof address);
-  strv_addf(ret_publish, is_six ? "[%s]:%u:%u" : "%s:%u:%u", address, ntohs(four->sin_port),
-            forward);
-}
-
 void vm_publish(const struct strv *published, struct strv *ret_publish, struct strv *ret_forwards) {
   unsigned forward = FIRST_FORWARD;
   STRV_FOREACH (text, published) {
     struct published parsed;
     if (!publish_parse(*text, &parsed))
       continue; /* the policy's reader has refused it */
-    add_published(&parsed, forward, ret_publish);
+    strv_take(ret_publish, publish_text(&parsed, (uint16_t)forward));
     strv_addf(ret_forwards, "%u-%u", forward, (unsigned)parsed.inside);
     forward++;
   }

@@ -17,6 +17,8 @@ void wrapped_clear(struct wrapped *wrapped) {
   strv_clear(&wrapped->argv);
   strv_clear(&wrapped->environment);
   strv_clear(&wrapped->end_argv);
+  strv_clear(&wrapped->enter_argv);
+  free(wrapped->enter_name);
   for (size_t i = 0; i < wrapped->file_count; i++) {
     free(wrapped->files[i].path);
     free(wrapped->files[i].content);

@@ -78,6 +78,16 @@ bool publish_parse(const char *text, struct published *ret_published) {
   return true;
 }
 
+char *publish_text(const struct published *published, uint16_t inside) {
+  const struct sockaddr_in *four = (const struct sockaddr_in *)&published->host;
+  const struct sockaddr_in6 *six = (const struct sockaddr_in6 *)&published->host;
+  char address[INET6_ADDRSTRLEN];
+  bool is_six = published->host.ss_family == AF_INET6;
+  const void *bytes = is_six ? (const void *)&six->sin6_addr : (const void *)&four->sin_addr;
+  inet_ntop(published->host.ss_family, bytes, address, sizeof address);
+  return xasprintf(is_six ? "[%s]:%u:%u" : "%s:%u:%u", address, ntohs(four->sin_port), inside);
+}
+
 static int listen_at(const char *text, struct listener *ret_listener, struct sb_error *error) {
   struct published published;
   _cleanup_free_ char *shown = escape_string(text);

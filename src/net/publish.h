@@ -21,6 +21,9 @@ struct published {
  * none of these. Pure. */
 bool publish_parse(const char *text, struct published *ret_published);
 
+/* "127.0.0.1:8080:80" with another port inside. New string. Pure. */
+char *publish_text(const struct published *published, uint16_t inside);
+
 struct publisher {
   struct listener *listeners;
   size_t count;

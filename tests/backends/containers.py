@@ -4,8 +4,10 @@ No registry is needed: the image is a static busybox and a few files, imported f
 It has the name of the default image, so that `sandbox backends` finds it without any option.
 """
 
+import ctypes
 import glob
 import io
+import json
 import os
 import shutil
 import signal
@@ -92,12 +94,68 @@ class Container(Engine):
                              "--format", "{{.Names}}").split()
 
 
+    def network(self):
+        """A network namespace to be in when a container is given a network: nothing of it is the
+        machine's own, and one address stands for the internet."""
+        raise NotImplementedError
+
+
+INTERNET = "203.0.113.1"
+
+
+class Namespace:
+    """A network namespace, that of a process or a new one; `with` it, a thread and what it starts are
+    in it."""
+
+    NETWORK = 0x40000000  # CLONE_NEWNET
+
+    def __init__(self, pid=None):
+        self.libc = ctypes.CDLL(None, use_errno=True)
+        if pid:
+            self.inside = self._open(f"/proc/{pid}/ns/net")
+        else:
+            outside = self._open("/proc/thread-self/ns/net")
+            self._check(self.libc.unshare(self.NETWORK))
+            self.inside = self._open("/proc/thread-self/ns/net")
+            self._check(self.libc.setns(outside, self.NETWORK))
+            os.close(outside)
+        with self:
+            for words in (["link", "set", "lo", "up"], ["address", "add", INTERNET, "dev", "lo"]):
+                subprocess.run(["ip", *words], check=True, capture_output=True)
+
+    @staticmethod
+    def _open(path):
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+
+    @staticmethod
+    def _check(result):
+        if result != 0:
+            raise OSError(ctypes.get_errno(), "network namespace")
+
+    def __enter__(self):
+        self.outside = self._open("/proc/thread-self/ns/net")
+        self._check(self.libc.setns(self.inside, self.NETWORK))
+        return self
+
+    def __exit__(self, *_):
+        self._check(self.libc.setns(self.outside, self.NETWORK))
+        os.close(self.outside)
+
+    def close(self):
+        os.close(self.inside)
+
+
 class Podman(Container):
     listed = "user"
 
     def __init__(self):
         super().__init__("podman")
-        self.base, self.users, self.environment = None, [], {}
+        self.base, self.users, self.environment, self.namespace = None, [], {}, None
+
+    def network(self):
+        if not self.namespace:
+            self.namespace = Namespace()
+        return self.namespace
 
     def prepare(self, world, identity):
         not_in_a_guest()
@@ -121,15 +179,32 @@ class Podman(Container):
                                for name in ("containers.conf", "storage.conf"))
         with open(containers, "w") as out:
             out.write('[containers]\nlog_driver = "k8s-file"\n'
+                      f'[network]\nnetwork_config_dir = "{self.base}/networks"\n'
                       '[engine]\nruntime = "runc"\ncgroup_manager = "cgroupfs"\n'
                       'events_logger = "none"\n')
+        self._describe_network()
         with open(storage, "w") as out:
             out.write(f'[storage]\ndriver = "overlay"\ngraphroot = "{self.base}/root-graph"\n'
                       f'runroot = "{self.base}/root-run"\n'
                       f'rootless_storage_path = "{self.base}/user-graph"\n')
         self.environment = {"CONTAINERS_CONF": containers, "CONTAINERS_STORAGE_CONF": storage}
 
+    def _describe_network(self):
+        """The usual bridge of root's containers, with its leases in our folder."""
+        folder = os.path.join(self.base, "networks")
+        os.mkdir(folder)
+        with open(os.path.join(folder, "cni.lock"), "w") as lock:  # of both identities
+            os.chmod(lock.name, 0o666)
+        addresses = {"type": "host-local", "dataDir": f"{self.base}/leases",
+                     "ranges": [[{"subnet": "10.88.0.0/16"}]], "routes": [{"dst": "0.0.0.0/0"}]}
+        bridge = {"type": "bridge", "bridge": "cni-podman0", "isGateway": True, "ipam": addresses}
+        ports = {"type": "portmap", "capabilities": {"portMappings": True}}
+        with open(os.path.join(folder, "podman.conflist"), "w") as out:
+            json.dump({"cniVersion": "0.4.0", "name": "podman", "plugins": [bridge, ports]}, out)
+
     def close(self):
+        if self.namespace:
+            self.namespace.close()
         for identity in self.users:
             self.run_tool(identity, "rm", "--all", "--force", "--time", "0", check=False)
             if identity.name == "user":
@@ -144,7 +219,7 @@ class Podman(Container):
 class Docker(Container):
     def __init__(self):
         super().__init__("docker")
-        self.daemon, self.base, self.environment = None, None, {}
+        self.daemon, self.base, self.environment, self.namespace = None, None, {}, None
         self.group = f"sandbox-test-docker-{os.getpid()}"  # it removes containers' groups, not this
 
     def prepare(self, world, identity):
@@ -163,10 +238,11 @@ class Docker(Container):
         os.mkdir(self.base)
         # Not the test's path: a socket's name has room for a hundred letters.
         sock = os.path.join(self.base, "s")
-        # In a network namespace of its own: it makes bridges and changes settings.
+        # In a network namespace of its own: it makes bridges and changes settings. No rules for
+        # packets: what a published port needs, its own proxy does.
         words = ["unshare", "--net", "dockerd", "--data-root", f"{self.base}/data",
                  "--exec-root", f"{self.base}/exec", "--pidfile", f"{self.base}/pid",
-                 "-H", f"unix://{sock}", "--iptables=false", "--ip6tables=false", "--bridge=none",
+                 "-H", f"unix://{sock}", "--iptables=false", "--ip6tables=false", "--bip", "10.89.0.1/24",
                  "--storage-driver", "overlay2", "--exec-opt", "native.cgroupdriver=cgroupfs",
                  "--cgroup-parent", f"/{self.group}"]
         self.log = open(os.path.join(self.base, "log"), "wb")
@@ -182,6 +258,11 @@ class Docker(Container):
                 raise harness.Unavailable(f"dockerd does not start: {self._last_words()}")
             time.sleep(0.05)
         os.chmod(sock, 0o666)
+
+    def network(self):
+        if not self.namespace:
+            self.namespace = Namespace(self.daemon.pid)
+        return self.namespace
 
     def _answers(self):
         return subprocess.run(["docker", "version"], env={**os.environ, **self.environment},

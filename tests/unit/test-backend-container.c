@@ -331,6 +331,15 @@ static void test_identities(void **state) {
   assert_non_null(strstr(argv->items[argv->count - 1], "exec make '\\''a b'\\'''"));
 }
 
+static void test_runtime(void **state) {
+  struct fixture *fixture = *state;
+  wrap(fixture);
+  expect_word(fixture, "--runtime=runsc", false);
+  fixture->setup.runtime = "runsc";
+  wrap(fixture);
+  expect_word(fixture, "--runtime=runsc", true);
+}
+
 static void test_network(void **state) {
   struct fixture *fixture = *state;
   strv_add(&fixture->policy->network.publish, "8080:80");
@@ -339,6 +348,13 @@ static void test_network(void **state) {
   wrap(fixture);
   expect_word(fixture, "--network=none", false);
   expect_word(fixture, "--publish=127.0.0.1:8080:80", true);
+  strv_add(&fixture->policy->network.publish, "9000");
+  strv_add(&fixture->policy->network.publish, "0.0.0.0:81:82");
+  strv_add(&fixture->policy->network.publish, "[::1]:83:84");
+  wrap(fixture);
+  expect_word(fixture, "--publish=127.0.0.1:9000:9000", true);
+  expect_word(fixture, "--publish=0.0.0.0:81:82", true);
+  expect_word(fixture, "--publish=[::1]:83:84", true);
   fixture->policy->network.mode = NETWORK_FILTERED;
   expect_refusal(fixture, "filter");
 }
@@ -390,6 +406,7 @@ static const struct CMUnitTest tests[] = {
     WITH_PLAN(test_environment),
     WITH_PLAN(test_limits),
     WITH_PLAN(test_identities),
+    WITH_PLAN(test_runtime),
     WITH_PLAN(test_network),
     WITH_PLAN(test_refusals),
     WITH_PLAN(test_sockets_below_mounts),
