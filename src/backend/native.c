@@ -1,6 +1,7 @@
 /* The native engine as one back end among others. It runs through src/session, which needs no
  * command line of another program. */
 #include "backend/backend.h"
+#include "backend/runner.h"
 #include "doctor/userns.h"
 
 static void probe(const struct host_context *host, const struct policy *policy,
@@ -10,6 +11,8 @@ static void probe(const struct host_context *host, const struct policy *policy,
   struct userns_facts facts = userns_gather();
   enum userns_reason reason = userns_judge(&facts);
   const struct userns_explanation *explanation = userns_explain(reason);
+  if (!status->quick)
+    status->features &= ~RUNNER_GROUP_LIMITS | runner_native_limits();
   if (reason == USERNS_WORKS)
     backend_available(status, "needs no other program");
   else

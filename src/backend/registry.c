@@ -79,11 +79,9 @@ void backend_missing(struct backend_status *status, const char *fix, const char 
 void backend_probe(const struct backend *backend, const struct host_context *host,
                    const struct policy *policy, uint64_t asked, bool quick,
                    struct backend_status *ret_status) {
-  const uint64_t limits =
-      FEATURE(LIMIT_MEMORY) | FEATURE(LIMIT_CPU) | FEATURE(LIMIT_PROCESSES) | FEATURE(LIMIT_IO);
   *ret_status = (struct backend_status){.quick = quick, .features = backend->features};
-  if (backend->limits_by_group && (asked & limits))
-    ret_status->features &= ~limits | runner_group_limits();
+  if (backend->limits_by_group && (asked & RUNNER_GROUP_LIMITS))
+    ret_status->features &= ~RUNNER_GROUP_LIMITS | runner_group_limits();
   /* Root owns the host's devices, and the descriptors that it passes on: fchmod reaches them. Only
    * the native engine puts its own in their place. */
   if (backend->limits_by_group && geteuid() == 0)

@@ -53,7 +53,7 @@ int runner_create_group(const struct limit_set *set, const char *session_id, boo
   return sb_hint(error, "use --backend native, run it as root, or accept the loss with --weaken");
 }
 
-uint64_t runner_group_limits(void) {
+static uint64_t held_limits(bool by_group) {
   struct limit_set set = {0};
   struct limit_group group;
   _cleanup_error_ struct sb_error ignored = {0};
@@ -65,8 +65,19 @@ uint64_t runner_group_limits(void) {
   if (limit_group_create(&request, &group, &ignored) < 0)
     return 0;
   uint64_t held = 0;
-  for (size_t i = 0; i < ARRAY_SIZE(group_limits); i++)
-    held |= is_held(&group, group_limits[i].kind) ? group_limits[i].feature : 0;
+  for (size_t i = 0; i < ARRAY_SIZE(group_limits); i++) {
+    enum limit_kind kind = group_limits[i].kind;
+    bool is = by_group ? is_held(&group, kind) : group.enforcers[kind] != ENFORCER_NONE;
+    held |= is ? group_limits[i].feature : 0;
+  }
   limit_group_remove(&group);
   return held;
+}
+
+uint64_t runner_group_limits(void) {
+  return held_limits(true);
+}
+
+uint64_t runner_native_limits(void) {
+  return held_limits(false);
 }

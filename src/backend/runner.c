@@ -17,6 +17,7 @@
 #include "backend/backend.h"
 #include "backend/guard.h"
 #include "backend/processes.h"
+#include "backend/runner-control.h"
 #include "backend/runner.h"
 #include "core/alloc.h"
 #include "core/cleanup.h"
@@ -33,6 +34,8 @@
 
 #define TIME_GRACE_NS   (2ull * 1000 * 1000 * 1000)
 #define EARLY_SIGNAL_NS (3ull * 1000 * 1000 * 1000)
+/* What ends sooner need not be listed, and entering the registry would be a tenth of its time. */
+#define REGISTER_NS (20ull * 1000 * 1000)
 
 struct runner {
   const struct backend *backend;
@@ -57,6 +60,10 @@ struct runner {
   int abandoned; /* the signal that ended the start */
   int passed_on; /* the last signal that went to the command, or to what was about to become it */
   uint64_t early_until_ns;
+  struct runner_control control;
+  uint64_t started_ns;
+  uint64_t register_ns; /* when it enters the registry; 0: it has, or does not */
+  bool killed;          /* by `sandbox kill` */
 };
 
 static void notify(struct runner *runner, const struct session_notice *notice) {
@@ -197,17 +204,25 @@ static int check_command(struct runner *runner, struct sb_error *error) {
   return sb_hint(error, "name a program that exists, or its full path");
 }
 
-/* What argv holds itself, and what has been given up, is none of ours. */
+/* What argv holds itself, and what has been given up, is none of ours; nor is what a group around
+ * the client of a container engine would not hold. */
 static int create_limits(struct runner *runner, struct sb_error *error) {
+  static const unsigned by_group =
+      1u << LIMIT_MEMORY | 1u << LIMIT_CPU | 1u << LIMIT_PROCESSES | 1u << LIMIT_IO;
   struct limit_set set = *runner->request->limits;
+  unsigned others = runner->wrapped.limits_held | (runner->backend->limits_by_group ? 0 : by_group);
   for (int i = 0; i < LIMIT_COUNT; i++) {
-    if (runner->wrapped.limits_held & 1u << i)
+    if (others & 1u << i)
       set.value[i] = 0;
   }
   if (runner_create_group(&set, runner->request->session_id, runner->request->weaken,
                           &runner->limits, error) < 0)
     return -1;
   memcpy(runner->result->enforcers, runner->limits.enforcers, sizeof runner->result->enforcers);
+  for (int i = 0; i < LIMIT_COUNT; i++) {
+    if (runner->wrapped.limits_held & 1u << i)
+      runner->result->enforcers[i] = ENFORCER_BACKEND;
+  }
   limit_groups_recover(&runner->limits);
   return 0;
 }
@@ -389,10 +404,49 @@ static void check_time(struct runner *runner) {
   enum deadline_action action = deadline_step(&runner->deadline, monotonic_ns());
   if (action == DEADLINE_NOTHING)
     return;
-  runner->timed_out = true;
-  name_limit(runner, LIMIT_TIME);
+  runner->timed_out = !runner->killed;
+  if (runner->timed_out)
+    name_limit(runner, LIMIT_TIME);
   ask(runner, action == DEADLINE_TERM ? GUARD_SIGNAL_ALL : GUARD_END, SIGTERM);
 }
+
+/* ---- in the registry ---- */
+
+static void end_by_client(void *context, bool now) {
+  struct runner *runner = context;
+  runner->killed = true;
+  runner->deadline = deadline_new(monotonic_ns(), 1, now ? 0 : TIME_GRACE_NS);
+}
+
+static void signal_by_client(void *context, int signal) {
+  ask(context, GUARD_SIGNAL, signal);
+}
+
+static void enter_registry(struct runner *runner) {
+  _cleanup_error_ struct sb_error error = {0};
+  const struct runner_subject subject = {
+      .backend = runner->backend,
+      .request = runner->request,
+      .wrapped = &runner->wrapped,
+      .limits = &runner->limits,
+      .guard = runner->guard,
+      .started_ns = runner->started_ns,
+      .end = end_by_client,
+      .signal = signal_by_client,
+      .context = runner,
+  };
+  if (runner->register_ns == 0 || monotonic_ns() < runner->register_ns)
+    return;
+  runner->register_ns = 0;
+  registry_sweep(runner->request->host);
+  if (runner_control_open(&runner->control, &subject, &error) == 0)
+    return;
+  runner_control_leave(&runner->control);
+  _cleanup_free_ char *text = xasprintf("this session is not in 'sandbox ps': %s", error.message);
+  notify(runner, &(struct session_notice){.event = SESSION_WARNING, .text = text});
+}
+
+/* ---- one look ---- */
 
 enum {
   WATCH_CHANNEL,
@@ -404,8 +458,23 @@ enum {
   WATCH_COUNT = WATCH_CAPTURE + 2
 };
 
+static int earlier(int timeout, int other) {
+  return timeout < 0 || other < timeout ? other : timeout;
+}
+
+static int next_timeout(const struct runner *runner) {
+  uint64_t now = monotonic_ns();
+  int timeout = deadline_timeout_ms(&runner->deadline, now);
+  if (terminal_is_lent(&runner->terminal) || runner->early)
+    timeout = earlier(timeout, 200);
+  if (runner->register_ns)
+    timeout = earlier(
+        timeout, runner->register_ns > now ? (int)((runner->register_ns - now) / 1000000) + 1 : 0);
+  return timeout;
+}
+
 static void look_once(struct runner *runner) {
-  struct pollfd watched[WATCH_COUNT] = {
+  struct pollfd watched[WATCH_COUNT + CONTROL_WATCH_LIMIT] = {
       [WATCH_CHANNEL] = {.fd = runner->channel, .events = POLLIN},
       [WATCH_SIGNALS] = {.fd = runner->signals, .events = POLLIN},
       [WATCH_LIFELINE] = {.fd = runner->request->lifeline > 0 ? runner->request->lifeline : -1},
@@ -413,13 +482,12 @@ static void look_once(struct runner *runner) {
   };
   terminal_watch(&runner->terminal, watched + WATCH_TERMINAL);
   capture_watch(&runner->capture, watched + WATCH_CAPTURE);
-  int timeout = deadline_timeout_ms(&runner->deadline, monotonic_ns());
-  if ((terminal_is_lent(&runner->terminal) || runner->early) && (timeout < 0 || timeout > 200))
-    timeout = 200;
-  int ready = poll(watched, WATCH_COUNT, timeout);
+  size_t clients = runner_control_watch(&runner->control, watched + WATCH_COUNT);
+  int ready = poll(watched, WATCH_COUNT + clients, next_timeout(runner));
   if (runner->terminal.master >= 0)
     terminal_set_raw(&runner->terminal);
   check_time(runner);
+  enter_registry(runner);
   if (ready <= 0) {
     check_early_signal(runner);
     return;
@@ -435,6 +503,7 @@ static void look_once(struct runner *runner) {
     read_report(runner);
   if (watched[WATCH_LIFELINE].revents)
     runner->over = true; /* nobody is left who wants to know how it ends */
+  runner_control_dispatch(&runner->control, watched + WATCH_COUNT, clients);
 }
 
 /* ---- the end ---- */
@@ -452,6 +521,7 @@ static void end_guard(struct runner *runner) {
 }
 
 static void finish(struct runner *runner) {
+  runner_control_leave(&runner->control);
   end_guard(runner);
   limit_group_sample(&runner->limits, &runner->result->usage);
   usage_add_rusage(&runner->result->usage, &runner->report.used);
@@ -506,7 +576,8 @@ static int conclude(struct runner *runner, struct sb_error *error) {
   }
   result->started = true;
   result->wait_status = status;
-  result->exit_code = runner->timed_out     ? 124
+  result->exit_code = runner->killed        ? 128 + SIGKILL
+                      : runner->timed_out   ? 124
                       : WIFSIGNALED(status) ? 128 + WTERMSIG(status)
                                             : WEXITSTATUS(status);
   if (limit_group_check(&runner->limits, &result->usage, &kind) != LIMIT_FINE)
@@ -529,6 +600,7 @@ static void give_signals_back(struct runner *runner) {
 
 static void clear(struct runner *runner) {
   limit_group_remove(&runner->limits);
+  runner_control_close(&runner->control); /* `sandbox kill` waits for it: nothing is left now */
   wrapped_clear(&runner->wrapped);
   text_clear(&runner->status_text);
   free(runner->scratch);
@@ -551,8 +623,10 @@ int backend_run_wrapped(const struct backend *backend, const struct backend_requ
       .status = -1,
       .scratch_lock = -1,
       .was_subreaper = 1,
+      .control = RUNNER_CONTROL_NONE,
+      .started_ns = monotonic_ns(),
   };
-  uint64_t started = monotonic_ns();
+  runner.register_ns = runner.started_ns + REGISTER_NS;
   if (take_signals(&runner, error) < 0)
     return -1;
   int result = start(&runner, error);
@@ -564,7 +638,7 @@ int backend_run_wrapped(const struct backend *backend, const struct backend_requ
   if (result == 0)
     result = conclude(&runner, error);
   ret_result->capture = runner.capture;
-  ret_result->wall_seconds = (double)(monotonic_ns() - started) / 1e9;
+  ret_result->wall_seconds = (double)(monotonic_ns() - runner.started_ns) / 1e9;
   log_write(request->log, LOG_INFO, "exited", ret_result->wall_seconds * 1e6,
             json_pack("{s:i, s:s}", "exit", ret_result->exit_code, "backend", backend->name));
   notify(&runner, &(struct session_notice){.event = SESSION_EXITED, .result = ret_result});
@@ -588,8 +662,10 @@ int backend_run(const struct backend *backend, const struct backend_request *req
   struct audit *audit = NULL;
   if (!backend->keeps_log && events_open(&subject, &audit, error) < 0)
     return -1;
-  int result = backend->run ? backend->run(request, ret_result, error)
-                            : backend_run_wrapped(backend, request, ret_result, error);
+  struct backend_request audited = *request;
+  audited.audit = audit;
+  int result = backend->run ? backend->run(&audited, ret_result, error)
+                            : backend_run_wrapped(backend, &audited, ret_result, error);
   events_close(audit, ret_result);
   return result;
 }

@@ -206,12 +206,13 @@ static void plan_settings(struct vm *vm) {
   plan->terminal = from->terminal;
 }
 
+static const enum limit_kind guest_limits[] = {LIMIT_PROCESSES, LIMIT_OPEN_FILES, LIMIT_FILE_SIZE};
+
 /* What the guest holds by itself must not hold QEMU, and QEMU needs memory of its own. */
 static void set_limits(struct vm *vm) {
   vm->limits = *vm->request->limits;
-  vm->limits.value[LIMIT_PROCESSES] = 0;
-  vm->limits.value[LIMIT_OPEN_FILES] = 0;
-  vm->limits.value[LIMIT_FILE_SIZE] = 0;
+  for (size_t i = 0; i < ARRAY_SIZE(guest_limits); i++)
+    vm->limits.value[guest_limits[i]] = 0;
   if (vm->limits.value[LIMIT_MEMORY])
     vm->limits.value[LIMIT_MEMORY] += OVERHEAD_MB * MEGABYTE;
 }
@@ -281,7 +282,10 @@ static int run_session(struct vm *vm, struct session_result *ret_result, struct 
       .listener = hear,
       .listener_context = vm,
   };
-  return session_run(&session, ret_result, error);
+  int result = session_run(&session, ret_result, error);
+  for (size_t i = 0; i < ARRAY_SIZE(guest_limits); i++)
+    ret_result->enforcers[guest_limits[i]] = ENFORCER_BACKEND;
+  return result;
 }
 
 static int prepare(struct vm *vm, struct sb_error *error) {

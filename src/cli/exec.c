@@ -151,6 +151,45 @@ int session_exec(const char *folder, const struct exec_options *options, struct 
   return result < 0 && relay.exit_code < 0 ? -1 : relay.exit_code;
 }
 
+/* ---- sessions of other back ends ---- */
+
+static bool is_elsewhere(const struct registry_entry *entry) {
+  const char *backend = json_string_value(json_object_get(entry->state, "backend"));
+  return backend && strcmp(backend, "native") != 0 && strcmp(backend, "vm") != 0;
+}
+
+static void collect_words(const json_t *reply, const struct exec_options *options,
+                          struct strv *ret_words) {
+  size_t index;
+  json_t *word;
+  json_array_foreach(json_object_get(reply, "argv"), index, word)
+      strv_add(ret_words, json_string_value(word));
+  if (options->terminal)
+    strv_add(ret_words, "--tty");
+  if (options->folder)
+    strv_addf(ret_words, "--workdir=%s", options->folder);
+  for (size_t i = 0; i < options->environment_count; i++)
+    strv_addf(ret_words, "--env=%s", options->environment[i]);
+  strv_add(ret_words, json_string_value(json_object_get(reply, "name")));
+  for (size_t i = 0; i < options->argument_count; i++)
+    strv_add(ret_words, options->arguments[i]);
+}
+
+/* The engine's own client takes our place: it has our descriptors and our terminal, and its exit
+ * code is the command's. */
+static int enter_elsewhere(const char *folder, const struct exec_options *options,
+                           struct sb_error *error) {
+  _cleanup_strv_ struct strv words = {0};
+  json_t *request = exec_request(options), *reply = NULL;
+  json_object_set_new(request, "cmd", json_string("cmd.enter"));
+  if (client_call(folder, CLIENT_PATIENCE, request, &reply, error) < 0)
+    return -1;
+  collect_words(reply, options, &words);
+  json_decref(reply);
+  execvp(words.items[0], words.items);
+  return sb_fail_errno(error, "starting '%s'", words.items[0]);
+}
+
 /* ---- the verbs ---- */
 
 enum exec_option { EXEC_CHDIR, EXEC_ENV, EXEC_TTY };
@@ -211,7 +250,8 @@ static int run_in_session(const struct invocation *invocation, struct exec_optio
   const char *given = invocation_value(invocation, EXEC_CHDIR);
   _cleanup_free_ char *folder = given ? path_join(choice.host.cwd, given) : NULL;
   options->folder = folder;
-  int code = session_exec(choice.entry->folder, options, &error);
+  int code = is_elsewhere(choice.entry) ? enter_elsewhere(choice.entry->folder, options, &error)
+                                        : session_exec(choice.entry->folder, options, &error);
   if (error.message)
     cli_report_for(invocation, &error);
   return code < 0 ? EXIT_CODE_FAILURE : code;

@@ -62,6 +62,14 @@ static json_t *session_json(const struct registry_entry *entry) {
   return object;
 }
 
+/* The other back ends have one mode; which of them it is says more. */
+static const char *mode_of(const json_t *session) {
+  const char *backend = json_string_value(json_object_get(session, "backend"));
+  return backend && strcmp(backend, "native") != 0
+             ? backend
+             : json_string_value(json_object_get(session, "mode"));
+}
+
 static void append_session(struct text *text, const json_t *session) {
   const json_t *usage = json_object_get(session, "usage");
   _cleanup_free_ char *age = show_age(number(session, "age"));
@@ -71,9 +79,8 @@ static void append_session(struct text *text, const json_t *session) {
   _cleanup_free_ char *project = escape_string(named ? named : "");
   _cleanup_free_ char *cpu = show_seconds(number(usage, "cpu_ns") / 1e9, 1);
   text_appendf(text, "%-9s %5s %-8s %8s %9s %7d  %s  %s\n",
-               json_string_value(json_object_get(session, "sid")), age,
-               json_string_value(json_object_get(session, "mode")), cpu, memory,
-               (int)number(session, "pending"), project, command);
+               json_string_value(json_object_get(session, "sid")), age, mode_of(session), cpu,
+               memory, (int)number(session, "pending"), project, command);
 }
 
 static int list_sessions(const struct invocation *invocation, const struct registry *registry) {

@@ -76,6 +76,7 @@ int run_choose_backend(struct run_elsewhere *elsewhere, const struct backend **r
   } else if (!backend_choose_other(request->host, request->policy, &needs, &choice, &reasons)) {
     return refuse_all(&reasons, error);
   }
+  elsewhere->request.lost = choice.lost;
   warn_losses(elsewhere, &choice);
   *ret_backend = choice.backend;
   return 0;

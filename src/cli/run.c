@@ -639,6 +639,12 @@ static int wrap_command(struct run *run, struct wrapped *ret_wrapped, struct sb_
       run_choose_backend(&elsewhere, &backend, error) < 0)
     return -1;
   run->output.backend = backend->name;
+  if (plan_has_overlays(&run->plan)) {
+    sb_fail(error, SB_CODE_UNSUPPORTED, 0,
+            "the words would have no layers for overlays: 'sandbox run' makes and keeps them");
+    return sb_hint(error, "use 'sandbox run --backend %s', or wrap without overlays",
+                   backend->name);
+  }
   if (!backend->wrap) {
     sb_fail(error, SB_CODE_UNSUPPORTED, 0, "the back end %s is not one command line",
             backend->name);

@@ -59,6 +59,19 @@ const char *limit_enforcer_name(const struct limit_group *group, enum limit_kind
   return limit_enforcer_text(group->enforcers[kind]);
 }
 
+json_t *limit_group_to_json(const struct limit_group *group) {
+  json_t *object = json_object();
+  for (int kind = 0; kind < LIMIT_COUNT; kind++) {
+    if (group->set.value[kind] == 0)
+      continue;
+    _cleanup_free_ char *described = limit_describe(&group->set, kind);
+    json_object_set_new(object, limit_name(kind),
+                        json_pack("{s:s, s:s}", "limit", described, "enforced_by",
+                                  limit_enforcer_name(group, kind)));
+  }
+  return object;
+}
+
 bool limit_group_needs_watch(const struct limit_group *group) {
   for (size_t i = 0; i < LIMIT_COUNT; i++) {
     if (group->enforcers[i] == ENFORCER_WATCH)

@@ -55,7 +55,7 @@ const char *limit_enforcer_text(enum limit_enforcer enforcer) {
       [ENFORCER_NONE] = "none",     [ENFORCER_CGROUP_V2] = "cgroup v2",
       [ENFORCER_WATCH] = "watch",   [ENFORCER_CGROUP_V1] = "cgroup v1",
       [ENFORCER_RLIMIT] = "rlimit", [ENFORCER_TMPFS] = "tmpfs",
-      [ENFORCER_TIMER] = "timer",
+      [ENFORCER_TIMER] = "timer",   [ENFORCER_BACKEND] = "back end",
   };
   return names[enforcer];
 }

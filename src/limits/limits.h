@@ -37,6 +37,7 @@ enum limit_enforcer {
   ENFORCER_WATCH,
   ENFORCER_TMPFS,
   ENFORCER_TIMER,
+  ENFORCER_BACKEND, /* another program that runs the command: a container engine, a guest */
   ENFORCER_COUNT
 };
 
@@ -175,6 +176,9 @@ bool limit_group_use_folders(struct limit_group *group, int *proc, int *files);
 
 enum limit_enforcer limit_group_enforcer(const struct limit_group *group, enum limit_kind kind);
 const char *limit_enforcer_name(const struct limit_group *group, enum limit_kind kind);
+
+/* {"memory": {"limit": "512 MB", "enforced_by": "cgroup v2"}} for each limit that is set. */
+json_t *limit_group_to_json(const struct limit_group *group);
 
 /* True if limit_group_check has to be called now and then. */
 bool limit_group_needs_watch(const struct limit_group *group);

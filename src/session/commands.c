@@ -23,19 +23,6 @@ static json_t *on_info(void *context, const struct request *request, struct sb_e
                    (int)decisions_counts(monitor->supervision.decisions).pending);
 }
 
-static json_t *limits_json(const struct monitor *monitor) {
-  json_t *object = json_object();
-  for (int kind = 0; kind < LIMIT_COUNT; kind++) {
-    if (monitor->limits.set.value[kind] == 0)
-      continue;
-    _cleanup_free_ char *described = limit_describe(&monitor->limits.set, kind);
-    json_object_set_new(object, limit_name(kind),
-                        json_pack("{s:s, s:s}", "limit", described, "enforced_by",
-                                  limit_enforcer_name(&monitor->limits, kind)));
-  }
-  return object;
-}
-
 json_t *monitor_stats_json(struct monitor *monitor) {
   struct usage usage;
   monitor->limits.metrics = true; /* somebody looks: what no group counts is counted by hand */
@@ -44,7 +31,7 @@ json_t *monitor_stats_json(struct monitor *monitor) {
   json_set_string(reply, "sid", monitor->request->session_id);
   json_object_set_new(reply, "age",
                       json_real((double)(monotonic_ns() - monitor->started_ns) / 1e9));
-  json_object_set_new(reply, "limits", limits_json(monitor));
+  json_object_set_new(reply, "limits", limit_group_to_json(&monitor->limits));
   json_object_set_new(reply, "network", network_to_json(monitor));
   json_object_set_new(reply, "execs_total", json_integer((json_int_t)monitor->execs.total));
   /* Static mode asks nobody; the counters are there for every mode. */

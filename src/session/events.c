@@ -141,13 +141,17 @@ int events_write(struct monitor *monitor, const char *event, json_t *fields,
   return result;
 }
 
-int events_exec(struct monitor *monitor, const json_t *request, struct sb_error *error) {
+json_t *events_exec_fields(const json_t *request) {
   static const char *const keys[] = {"argv", "argv_b64", "cwd", "cwd_b64"};
   json_t *fields = json_object();
   for (size_t i = 0; i < ARRAY_SIZE(keys); i++)
     if (json_object_get(request, keys[i]))
       json_object_set(fields, keys[i], json_object_get(request, keys[i]));
-  return events_write(monitor, "exec", fields, error);
+  return fields;
+}
+
+int events_exec(struct monitor *monitor, const json_t *request, struct sb_error *error) {
+  return events_write(monitor, "exec", events_exec_fields(request), error);
 }
 
 int events_kill(struct monitor *monitor, bool now, struct sb_error *error) {

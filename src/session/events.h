@@ -34,6 +34,9 @@ int events_write(struct monitor *monitor, const char *event, json_t *fields,
 /* The same line for the structured log, if there is one: without command lines. */
 void events_log(const struct monitor *monitor, const char *event, const json_t *fields);
 
+/* What is recorded of a request for a command inside. */
+json_t *events_exec_fields(const json_t *request);
+
 /* A client asks for a command inside, or for the end of the session. */
 int events_exec(struct monitor *monitor, const json_t *request, struct sb_error *error);
 int events_kill(struct monitor *monitor, bool now, struct sb_error *error);

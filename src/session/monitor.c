@@ -504,18 +504,13 @@ const struct strv *session_command(const struct session_request *request) {
 }
 
 static json_t *session_state(const struct session_request *request) {
-  struct timespec now;
-  clock_gettime(CLOCK_REALTIME, &now);
-  json_t *state = json_pack("{s:i, s:s, s:i, s:f, s:s, s:b}", "version", CONTROL_VERSION, "sid",
-                            request->session_id, "pid", (int)getpid(), "started",
-                            (double)now.tv_sec + (double)now.tv_nsec / 1e9, "mode", request->mode,
-                            "detached", request->idle);
-  const struct strv *command = session_command(request);
-  json_object_set_new(state, "command",
-                      request->idle ? json_null()
-                                    : json_string_array(command->items, command->count));
-  json_set_path(state, "project", request->host->project);
-  return state;
+  return registry_state(&(struct registry_subject){
+      .host = request->host,
+      .session_id = request->session_id,
+      .mode = request->mode,
+      .backend = request->backend ? request->backend : "native",
+      .command = request->idle ? NULL : session_command(request),
+  });
 }
 
 static int register_session(struct monitor *monitor, struct sb_error *error) {

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "audit/audit.h"
@@ -18,6 +19,7 @@
 #include "core/json.h"
 #include "core/path.h"
 #include "core/text.h"
+#include "session/control.h"
 #include "session/events.h"
 #include "session/session.h"
 
@@ -53,6 +55,20 @@ static int make_folder(const char *folder, int state) {
     result = file_name_nameless(state, AT_FDCWD, path);
   }
   return result;
+}
+
+json_t *registry_state(const struct registry_subject *subject) {
+  const struct strv *command = subject->command;
+  struct timespec now;
+  clock_gettime(CLOCK_REALTIME, &now);
+  json_t *state = json_pack("{s:i, s:s, s:i, s:f, s:s, s:s, s:b}", "version", CONTROL_VERSION,
+                            "sid", subject->session_id, "pid", (int)getpid(), "started",
+                            (double)now.tv_sec + (double)now.tv_nsec / 1e9, "mode", subject->mode,
+                            "backend", subject->backend, "detached", command == NULL);
+  json_object_set_new(state, "command",
+                      command ? json_string_array(command->items, command->count) : json_null());
+  json_set_path(state, "project", subject->host->project);
+  return state;
 }
 
 int registry_add(const struct host_context *host, const char *session_id, const json_t *state,

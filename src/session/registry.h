@@ -7,6 +7,7 @@
 #include <stddef.h>
 
 #include "core/error.h"
+#include "core/strv.h"
 #include "plan/project.h"
 
 /* A session's place in the registry while its monitor lives. */
@@ -16,6 +17,14 @@ struct registration {
   int lock;    /* held on state.json: who can take it knows that the monitor is gone */
 };
 #define REGISTRATION_NONE ((struct registration){.lock = -1})
+
+/* What a session is, for state.json. */
+struct registry_subject {
+  const struct host_context *host;
+  const char *session_id, *mode, *backend;
+  const struct strv *command; /* NULL: it waits for `exec` */
+};
+json_t *registry_state(const struct registry_subject *subject);
 
 /* Makes the folder under a name that nobody lists yet, with what the session is. */
 int registry_add(const struct host_context *host, const char *session_id, const json_t *state,

@@ -57,6 +57,34 @@ def test_a_command_that_cannot_be_executed(box):
     assert result.exit == 126 and "data" in result.stderr, result
 
 
+# ---- among the sessions ----
+
+
+def ask_sandbox(box, *words):
+    return harness.Box.execute(box, [box.world.command, *words], None, None, harness.TIMEOUT, False, ())
+
+
+def listed(box, process):
+    entries = json.loads(ask_sandbox(box, "ps", "--json").stdout)
+    return next((entry for entry in entries if entry["pid"] == process.pid), None)
+
+
+@pytest.mark.essential
+def test_it_is_listed_and_can_be_killed(box):
+    process = box.start(sh("trap '' TERM; touch up; while :; do sleep 0.1; done"), stdin=subprocess.DEVNULL)
+    wait_for(lambda: os.path.exists(box.path("up")) and listed(box, process), "the session", 120)
+    entry = listed(box, process)
+    assert entry["backend"] == box.name and entry["responsive"], entry
+    processes = json.loads(ask_sandbox(box, "ps", "--json", entry["sid"]).stdout)
+    assert processes, "no process of it is seen"
+    if box.name not in ("native", "podman", "docker", "vm"):
+        refusal = ask_sandbox(box, "exec", entry["sid"], "--", "true")
+        assert refusal.exit == 125 and "cannot be entered" in refusal.stderr and "fix:" in refusal.stderr
+    assert ask_sandbox(box, "kill", "--now", entry["sid"]).exit == 0
+    assert process.wait(harness.TIMEOUT) == 137
+    assert listed(box, process) is None
+
+
 # ---- files ----
 
 
@@ -380,6 +408,38 @@ def test_an_early_signal_is_not_lost(box):
 
 
 # ---- limits ----
+
+
+LIMITS = {
+    "memory": ("limit-memory", ["--memory", "512M"]), "cpu": ("limit-cpu", ["--cpus", "1.5"]),
+    "processes": ("limit-processes", ["--pids", "200"]), "disk": ("limit-disk", ["--disk", "1G"]),
+    "inodes": ("limit-disk", ["--inodes", "10000"]), "io": ("limit-io", ["--io", "100M"]),
+    "open-files": ("limit-files", ["--open-files", "256"]),
+    "file-size": ("limit-files", ["--file-size", "100M"]), "time": ("limit-time", ["--timeout", "60"]),
+}
+
+
+@pytest.mark.essential
+def test_every_limit_is_held_or_refused_by_name(box):
+    """As the matrix says, and as the result says."""
+    features = box.ready.entry["features"]
+
+    def enforcers(asked):
+        options = [word for _, words in asked.values() for word in words]
+        answer = json.loads(box.run(["true"], options=["--json", "--weaken", *options]).stdout)
+        return {name: entry["enforcedBy"] for name, entry in answer["limits"].items()}
+
+    held = {name: row for name, row in LIMITS.items() if features[row[0]] == "yes"}
+    rest = {name: row for name, row in LIMITS.items() if name not in held}
+    by = enforcers(held)
+    assert by.keys() == held.keys() and "none" not in by.values(), by
+    if rest and box.name != "native":  # which has `require: preferred` for it
+        by = enforcers(rest)
+        assert by.keys() == rest.keys() and set(by.values()) == {"none"}, by
+    for _, words in rest.values():
+        refusal = box.run(["touch", "made"], options=["--strict", *words])
+        assert refusal.exit == 125 and "limit" in refusal.stderr and "fix:" in refusal.stderr, refusal
+        assert not os.path.exists(box.path("made"))
 
 
 @pytest.mark.needs("limit-files")

@@ -39,11 +39,52 @@ def test_an_unknown_name_in_a_policy(plain_box):
     assert not os.path.exists(plain_box.path("made"))
 
 
-def test_a_missing_tool(plain_box):
-    result = sandbox(plain_box, "run", "--static", "--backend", "bwrap", "--", "/usr/bin/touch",
+@pytest.mark.parametrize("tool", ["bwrap", "firejail", "nsjail"])
+def test_a_missing_tool(plain_box, tool):
+    result = sandbox(plain_box, "run", "--static", "--backend", tool, "--", "/usr/bin/touch",
                      "made", env={"PATH": "/nowhere"})
-    assert result.exit == 125 and "not installed" in result.stderr and "fix:" in result.stderr
+    assert result.exit == 125 and f"{tool} is not installed" in result.stderr, result
+    assert result.stderr.count("\n") == 2 and "fix:" in result.stderr, result
     assert not os.path.exists(plain_box.path("made"))
+
+
+def pretended_bwrap(box, version):
+    """A program that says its version, and writes down what it is asked to do."""
+    tool = box.identity.file(box.home("tools/bwrap"), "#!/bin/sh\n"
+                             f"test \"$1\" = --version && echo bubblewrap {version} && exit\n"
+                             f"printf '%s\\n' \"$@\" > {box.path('words')}\n", 0o755)
+    return {"PATH": os.path.dirname(tool) + ":/usr/bin:/bin"}
+
+
+@pytest.mark.parametrize("version, said", [("0.4.1", "too old"), ("0.8.0", "overlays")])
+def test_what_a_version_of_bwrap_lacks(plain_box, version, said):
+    env = pretended_bwrap(plain_box, version)
+    result = sandbox(plain_box, "run", "--static", "--backend", "bwrap", "--overlay", "sub", "--", "true",
+                     env=env)
+    assert result.exit == 125 and said in result.stderr and "fix:" in result.stderr, result
+    assert not os.path.exists(plain_box.path("words"))
+
+
+def test_overlays_of_a_newer_bwrap(plain_box):
+    """Debian's has none, so these are words, from its manual."""
+    env = pretended_bwrap(plain_box, "0.11.0")
+    result = sandbox(plain_box, "run", "--static", "--backend", "bwrap", "--overlay", "sub", "--", "true",
+                     env=env)
+    with open(plain_box.path("words")) as written:
+        words = written.read().split("\n")
+    at = words.index("--overlay-src")
+    folder = plain_box.path("sub")
+    assert words[at + 1:at + 3] == [folder, "--overlay"] and words[at + 5] == folder, (words, result)
+    upper, work = words[at + 3:at + 5]
+    assert upper.endswith("/upper") and work.endswith("/work"), words
+    assert os.path.dirname(upper) == os.path.dirname(work)
+    refusal = sandbox(plain_box, "wrap", "--static", "--backend", "bwrap", "--policy",
+                      plain_box.identity.file(plain_box.home("overlay.yaml"),
+                                              f"version: 1\nfilesystem: {{overlay: ['{folder}']}}\n"),
+                      "--", "true", env=env)
+    assert refusal.exit == 125 and "overlays" in refusal.stderr and "fix:" in refusal.stderr, refusal
+    for session in os.listdir(os.path.join(plain_box.identity.state, "sandbox/overlays")):
+        sandbox(plain_box, "discard", session)
 
 
 @pytest.mark.parametrize("options, words", [

@@ -1,16 +1,18 @@
 """podman and docker: what the common list does not ask. Real engines, storage and daemon of our own."""
 
 import glob
+import json
 import os
 import signal
 import socket
 import subprocess
+import threading
 import time
 
 import pytest
 
 import harness
-from containers import SMALL
+from containers import INTERNET, SMALL
 
 pytestmark = pytest.mark.skipif(bool(os.environ.get("SANDBOX_SANITIZED")),
                                 reason="a sanitized build runs the essential list on containers")
@@ -164,6 +166,94 @@ def test_overlay(box):
     assert overlays(box) == before
 
 
+# ---- network ----
+
+
+class Page:
+    """A server at the address that stands for the internet, in the namespace that we are in."""
+
+    def __enter__(self):
+        self.listener = socket.create_server((INTERNET, 8088))
+        threading.Thread(target=self._serve, daemon=True).start()
+        return self
+
+    def _serve(self):
+        while True:
+            try:
+                client, _ = self.listener.accept()
+            except OSError:
+                return
+            with client:
+                client.sendall(b"from outside\n")
+
+    def __exit__(self, *_):
+        self.listener.shutdown(socket.SHUT_RDWR)  # wakes the one who waits
+        self.listener.close()
+
+
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return listener.getsockname()[1]
+
+
+def hear(port):
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=5) as client:
+            return client.recv(100).decode() or None
+    except OSError:
+        return None
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to make network namespaces")
+def test_the_whole_network_and_a_published_port(box):
+    with box.ready.engine.network(), Page():
+        port = free_port()
+        ask = f"nc -w 5 {INTERNET} 8088 < /dev/null"
+        assert box.run(sh(ask + " || echo unreachable")).stdout == "unreachable\n", "control: none"
+        process = box.start(sh(f"{ask}; touch up; while :; do echo inside | nc -l -p 8000; done"),
+                            options=["--allow-network", "--publish", f"{port}:8000"],
+                            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+        try:
+            wait_for(lambda: os.path.exists(box.path("up")) or process.poll() is not None, "the server")
+            wait_for(lambda: hear(port) == "inside\n", "the published port")
+        finally:
+            process.terminate()
+            out, _ = process.communicate(timeout=harness.TIMEOUT)
+        assert harness.text(out) == "from outside\n"
+        assert hear(port) is None, "still open after the end"
+
+
+def test_what_is_denied_cannot_be_left_out(box):
+    refused(box, policy(box, "network: {mode: full, deny: ['*.example.org']}\n"), "hosts")
+
+
+# ---- one more command inside ----
+
+
+def session_of(box, process):
+    listed = json.loads(tell(box, "ps", "--json"))
+    return next((entry for entry in listed if entry["pid"] == process.pid), None)
+
+
+def test_exec_enters_the_container(box):
+    process = box.start(sh("touch up; while ! test -e go; do sleep 0.05; done"), stdin=subprocess.DEVNULL)
+    wait_for(lambda: os.path.exists(box.path("up")), "the command")
+    wait_for(lambda: session_of(box, process), "the session's entry")
+    sid = session_of(box, process)["sid"]
+    script = "pwd; id -u; cat /of-the-image; grep CapEff /proc/self/status; touch /made || echo read-only; exit 7"
+    inside = harness.Box.popen(box, [box.world.command, "exec", sid, "--", *sh(script)],
+                               env=box.ready.engine.environment, stdin=subprocess.DEVNULL,
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    out, err = inside.communicate(timeout=harness.TIMEOUT)
+    box.identity.file(box.path("go"), "")
+    assert process.wait(harness.TIMEOUT) == 0
+    assert inside.returncode == 7, (out, err)
+    assert harness.text(out).split("\n")[:-1] == [
+        box.project, str(box.identity.uid), "of the image", "CapEff:\t0000000000000000", "read-only"]
+    log = [json.loads(line) for line in tell(box, "audit", "--json", sid).splitlines()]
+    assert any(line["event"] == "exec" and line["argv"] == sh(script) for line in log), log
+
+
 # ---- ends ----
 
 
@@ -212,6 +302,11 @@ def refused(box, options, *words, argv=("touch", "made"), env=None):
 def test_an_image_that_is_not_here(box):
     refused(box, ["--image", "no-such-image:7"], "no-such-image:7", f"{box.name} pull")
     refused(box, ["--image=--privileged"], "--privileged")
+
+
+def test_a_runtime_that_is_not_here(box):
+    """gVisor is not packaged: its words are in test-backend-container.c, and this is what is said."""
+    refused(box, policy(box, "container: {runtime: runsc}\n"), "runsc", box.name)
 
 
 def test_control_sockets_are_never_mounted(box):
