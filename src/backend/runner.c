@@ -320,6 +320,7 @@ static int start(struct runner *runner, struct sb_error *error) {
   capture_close_writers(&runner->capture);
   if (runner->guard < 0)
     return sb_fail(error, SB_CODE_SYSTEM, (int)-runner->guard, "starting the guard");
+  registry_sweep(request->host); /* what the killed have left, while the tool starts */
   runner->deadline =
       deadline_new(monotonic_ns(), request->limits->value[LIMIT_TIME], TIME_GRACE_NS);
   return 0;
@@ -438,7 +439,6 @@ static void enter_registry(struct runner *runner) {
   if (runner->register_ns == 0 || monotonic_ns() < runner->register_ns)
     return;
   runner->register_ns = 0;
-  registry_sweep(runner->request->host);
   if (runner_control_open(&runner->control, &subject, &error) == 0)
     return;
   runner_control_leave(&runner->control);

@@ -210,7 +210,8 @@ def test_the_whole_network_and_a_published_port(box):
         port = free_port()
         ask = f"nc -w 5 {INTERNET} 8088 < /dev/null"
         assert box.run(sh(ask + " || echo unreachable")).stdout == "unreachable\n", "control: none"
-        process = box.start(sh(f"{ask}; touch up; while :; do echo inside | nc -l -p 8000; done"),
+        again = f"i=0; until {ask} || test $i -gt 50; do i=$((i + 1)); sleep 0.1; done"
+        process = box.start(sh(f"{again}; touch up; while :; do echo inside | nc -l -p 8000; done"),
                             options=["--allow-network", "--publish", f"{port}:8000"],
                             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
         try:
