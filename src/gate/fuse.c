@@ -167,6 +167,9 @@ static bool is_quiet(struct fuse_gate *fuse, fuse_req_t request, const struct no
   if (inside == 0 || node->fixed || gate_leads_to_mount(fuse->gate, path) ||
       gate_is_granting(fuse->gate, path))
     return false;
+  /* Folders are looked up by whoever goes through them: too many to search for each caller. */
+  if (S_ISDIR(node->status.st_mode) && !gate_knows_numbers(fuse->gate))
+    return false;
   if (!quiet_call(gate_outer_thread(fuse->gate, inside), path, &node->status, &want) ||
       (want == WANT_WRITE && !may_ask_to_write(fuse, path)))
     return false;

@@ -627,6 +627,7 @@ void gate_free(struct gate *gate) {
   strv_clear(&gate->touched[0]);
   strv_clear(&gate->touched[1]);
   inode_set_clear(&gate->linked);
+  gate_forget_asked(gate);
   free(gate);
 }
 

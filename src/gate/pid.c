@@ -3,10 +3,12 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/pidfd.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -58,18 +60,44 @@ static pid_t search(pid_t inside, const struct stat *wanted) {
   return found;
 }
 
-static pid_t translate(const struct gate *gate, unsigned long request, pid_t inside) {
-  int outer = ioctl(gate->config.pid_ns, request, inside);
+/* Before Linux 6.11. The last one found is kept: nearly always the same process asks again. While
+ * it lives, its number is nobody else's. */
+static pid_t search_once(struct gate *gate, pid_t inside) {
+  struct pollfd end = {.fd = gate->last_asked.pidfd, .events = POLLIN};
   struct stat wanted;
-  if (outer > 0)
-    return outer;
-  return inside > 0 && fstat(gate->config.pid_ns, &wanted) == 0 ? search(inside, &wanted) : 0;
+  if (gate->last_asked.outer > 0 && gate->last_asked.inside == inside && poll(&end, 1, 0) == 0)
+    return gate->last_asked.outer;
+  pid_t outer =
+      inside > 0 && fstat(gate->config.pid_ns, &wanted) == 0 ? search(inside, &wanted) : 0;
+  gate_forget_asked(gate);
+  int pidfd = outer > 0 ? pidfd_open(outer, 0) : -1;
+  if (pidfd >= 0) {
+    gate->last_asked.inside = inside;
+    gate->last_asked.outer = outer;
+    gate->last_asked.pidfd = pidfd;
+  }
+  return outer;
 }
 
-pid_t gate_outer_pid(const struct gate *gate, pid_t inside) {
+void gate_forget_asked(struct gate *gate) {
+  if (gate->last_asked.outer > 0)
+    close(gate->last_asked.pidfd);
+  gate->last_asked.outer = 0;
+}
+
+bool gate_knows_numbers(const struct gate *gate) {
+  return ioctl(gate->config.pid_ns, NS_GET_TGID_FROM_PIDNS, 1) > 0;
+}
+
+static pid_t translate(struct gate *gate, unsigned long request, pid_t inside) {
+  int outer = ioctl(gate->config.pid_ns, request, inside);
+  return outer > 0 ? outer : search_once(gate, inside);
+}
+
+pid_t gate_outer_pid(struct gate *gate, pid_t inside) {
   return translate(gate, NS_GET_TGID_FROM_PIDNS, inside);
 }
 
-pid_t gate_outer_thread(const struct gate *gate, pid_t inside) {
+pid_t gate_outer_thread(struct gate *gate, pid_t inside) {
   return translate(gate, NS_GET_PID_FROM_PIDNS, inside);
 }

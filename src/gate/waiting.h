@@ -69,7 +69,11 @@ struct gate {
   bool linked_known;
   struct broker broker;
   struct grant_job *jobs;
-  int changes; /* inotify: files that were granted and that the host may replace */
+  struct {
+    pid_t inside, outer; /* outer 0: none */
+    int pidfd;
+  } last_asked; /* see pid.c */
+  int changes;  /* inotify: files that were granted and that the host may replace */
   struct replaced *watched;
 };
 
@@ -126,5 +130,9 @@ bool gate_leads_to_mount(const struct gate *gate, const char *path);
 
 /* The asking process, or thread, as we see it, from the number that its thread has inside; 0 if it
  * cannot be told. */
-pid_t gate_outer_pid(const struct gate *gate, pid_t inside);
-pid_t gate_outer_thread(const struct gate *gate, pid_t inside);
+pid_t gate_outer_pid(struct gate *gate, pid_t inside);
+pid_t gate_outer_thread(struct gate *gate, pid_t inside);
+
+/* Does the kernel tell that (Linux 6.11)? Else it is searched for, and costs milliseconds. */
+bool gate_knows_numbers(const struct gate *gate);
+void gate_forget_asked(struct gate *gate);

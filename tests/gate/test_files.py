@@ -167,6 +167,8 @@ def test_sending_to_a_socket_is_asked_for(box, gate, ground):
 @pytest.mark.parametrize("name", ["sub", "file"])
 def test_a_watch_sees_what_the_host_does(box, gate, ground, name):
     """The watch waits for the answer, and is on the host's own object then: it sees changes."""
+    if (gate, name) == ("fuse", "sub") and not gates.TELLS_WHO_ASKS:
+        pytest.skip("before Linux 6.11 a watch on a folder is not asked about")
     path = f"{ground}/{name}"
     with gates.Session(box, gate, [files(box), "watch", path], lambda event: gates.approve()) as it:
         assert sessions.eventually(lambda: os.path.exists(box.path("watching")))
@@ -358,13 +360,15 @@ def test_every_write_may_be_asked_for(box, gate, ground):
     """And then it does what it does outside; each is the first to touch its folder."""
     box.identity.file(box.home("writes.yaml"), "version: 1\nfilesystem: {ask_writes: true}\n")
     argv = [files(box)]
-    for way in (*MAKES, *CHANGES):
+    ways = [way for way in (*MAKES, *CHANGES)
+            if gates.TELLS_WHO_ASKS or (gate, way) != ("fuse", "bind")]
+    for way in ways:
         box.identity.file(f"{ground}/for-{way}/below", "content\n")
         argv += [way, f"{ground}/for-{way}/{'made' if way in MAKES else 'below'}"]
     inside, asked = gates.run(box, gate, argv, lambda event: gates.approve(),
                               options=["--policy", box.home("writes.yaml")])
-    assert lines(inside) == [f"{way} ok" for way in (*MAKES, *CHANGES)], (inside, asked)
-    assert {op for op, _ in asked} == {"write"} and len(asked) == len(MAKES) + len(CHANGES), asked
+    assert lines(inside) == [f"{way} ok" for way in ways], (inside, asked)
+    assert {op for op, _ in asked} == {"write"} and len(asked) == len(ways), asked
 
 
 def test_what_was_allowed_for_reading_may_be_asked_for_again_for_writing(box, gate, ground):
