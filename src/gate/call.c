@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/audit.h>
 #include <linux/openat2.h>
 #include <string.h>
 #include <sys/inotify.h>
@@ -87,57 +86,6 @@ size_t call_path_count(const struct call *call) {
 int call_base(const struct call *call, size_t index) {
   int base = call->trap->at[index].base;
   return base == TRAP_CWD ? AT_FDCWD : (int)(uint32_t)call->arguments[base];
-}
-
-/* ---- telling ---- */
-
-#if defined(__x86_64__)
-#define OWN_ARCHITECTURE AUDIT_ARCH_X86_64
-#elif defined(__aarch64__)
-#define OWN_ARCHITECTURE AUDIT_ARCH_AARCH64
-#endif
-
-enum telling { TELL_STATUS, TELL_EXTENDED, TELL_ACCESS };
-
-/* The kernel's structures are libc's on 64-bit machines. */
-static const struct {
-  int number;
-  enum telling telling;
-  int argument; /* where the answer goes, or what is asked for */
-} tellings[] = {
-#ifdef SYS_stat
-    {SYS_stat, TELL_STATUS, 1},       {SYS_lstat, TELL_STATUS, 1},
-    {SYS_access, TELL_ACCESS, 1},
-#endif
-    {SYS_newfstatat, TELL_STATUS, 2}, {SYS_statx, TELL_EXTENDED, 4},
-    {SYS_faccessat, TELL_ACCESS, 2},  {SYS_faccessat2, TELL_ACCESS, 2},
-};
-
-static int tell_access(const struct call *call, int argument, int object) {
-  int mode = (int)call->arguments[argument];
-  if (mode & W_OK)
-    return -EROFS;
-  return faccessat(object, "", mode, AT_EMPTY_PATH) < 0 ? -errno : 0;
-}
-
-int call_tell(const struct call *call, int object, struct told *ret_told) {
-  *ret_told = (struct told){0};
-  for (size_t i = 0; i < ARRAY_SIZE(tellings); i++) {
-    int argument = tellings[i].argument;
-    if (tellings[i].number != call->trap->number || call->trap->architecture != OWN_ARCHITECTURE)
-      continue;
-    if (tellings[i].telling == TELL_ACCESS)
-      return tell_access(call, argument, object);
-    ret_told->address = call->arguments[argument];
-    if (tellings[i].telling == TELL_STATUS) {
-      ret_told->size = sizeof ret_told->data.status;
-      return fstat(object, &ret_told->data.status) < 0 ? -errno : 0;
-    }
-    ret_told->size = sizeof ret_told->data.extended;
-    unsigned mask = (unsigned)call->arguments[3];
-    return statx(object, "", AT_EMPTY_PATH, mask, &ret_told->data.extended) < 0 ? -errno : 0;
-  }
-  return -ENOTSUP;
 }
 
 /* ---- judging ---- */

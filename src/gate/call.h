@@ -33,19 +33,6 @@ bool call_only_reads(const struct call *call);
 /* Might it change something? */
 bool call_may_write(const struct call *call);
 
-/* What a call that only looks is told about the object, without being let to it: a result for the
- * caller, or a negative errno; *ret_address and the data say what goes to its memory (size 0:
- * nothing). -ENOTSUP: this call, or one of a 32-bit program, cannot be answered for it. */
-struct told {
-  uint64_t address;
-  size_t size;
-  union {
-    struct stat status;
-    struct statx extended;
-  } data;
-};
-int call_tell(const struct call *call, int object, struct told *ret_told);
-
 enum call_verdict {
   CALL_FREE,         /* nothing that would have to be asked for: the kernel may go on */
   CALL_ASK,          /* for `want` */

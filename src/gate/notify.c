@@ -27,6 +27,7 @@
 #include "gate/call.h"
 #include "gate/interpreter.h"
 #include "gate/once.h"
+#include "gate/tell.h"
 #include "gate/waiting.h"
 
 /* Linux 6.6; younger than the headers of most distributions. */
@@ -73,10 +74,15 @@ struct held {
 
 /* ---- answers ---- */
 
-static void respond(struct notify *notify, uint64_t id, int errnum, unsigned flags) {
+static void respond_with(struct notify *notify, const struct seccomp_notif_resp *response) {
   memset(notify->response, 0, notify->response_size);
-  *notify->response = (struct seccomp_notif_resp){.id = id, .error = -errnum, .flags = flags};
+  *notify->response = *response;
   (void)ioctl(notify->listener, SECCOMP_IOCTL_NOTIF_SEND, notify->response); /* or it is gone */
+}
+
+static void respond(struct notify *notify, uint64_t id, int errnum, unsigned flags) {
+  const struct seccomp_notif_resp response = {.id = id, .error = -errnum, .flags = flags};
+  respond_with(notify, &response);
 }
 
 static void let_go_on(struct notify *notify, uint64_t id) {
@@ -362,7 +368,7 @@ static void hand_in(struct held *held, enum outcome outcome) {
 static void tell(struct held *held) {
   struct told told;
   _cleanup_close_ int memory = target_open_memory(&held->call.target);
-  int result = call_tell(&held->call, held->found.fd, &told);
+  int result = tell_call(&held->call, held->found.fd, &told);
   if (result == 0 && memory < 0 && told.size > 0)
     result = -EACCES;
   if (result == 0 && !still_waits(held->notify, held->call.id))
@@ -370,7 +376,13 @@ static void tell(struct held *held) {
   if (result == 0 && told.size > 0 &&
       pwrite(memory, &told.data, told.size, (off_t)told.address) != (ssize_t)told.size)
     result = -EFAULT;
-  fail(held, result == -ENOTSUP ? EACCES : -result); /* 0 is success */
+  if (result < 0) {
+    fail(held, result == -ENOTSUP ? EACCES : -result);
+    return;
+  }
+  const struct seccomp_notif_resp response = {.id = held->call.id, .val = told.value};
+  respond_with(held->notify, &response);
+  held_free(held);
 }
 
 /* Only a regular file that is opened for reading can be handed in, and who only looks at it can be

@@ -1,6 +1,7 @@
 """What waits at the gate, and what comes of it: every way to use a path, both triggers, both
 identities. The same program does the same outside and inside, and the lines are compared."""
 
+import contextlib
 import json
 import os
 import platform
@@ -258,6 +259,15 @@ def test_a_32_bit_program_is_refused_as_well(box, gate, ground, small):
     inside, asked = gates.run(box, gate, argv, lambda event: gates.deny())
     assert {line.split(" ", 1)[1] for line in lines(inside)} == {"EACCES"}, inside
     assert asked
+
+
+@pytest.mark.parametrize("way", ["statx", "access"])
+def test_a_32_bit_program_may_look_once(box, gate, ground, small, way):
+    path, answers = f"{ground}/file", iter([gates.approve("once")])
+    inside, asked = gates.run(box, gate, [small, way, path, "open", path, "open", path],
+                              lambda event: next(answers, gates.deny()))
+    assert lines(inside) == [f"{way} ", "open content of the file", "open EACCES"], inside
+    assert len(asked) == 2
 
 
 def test_a_32_bit_program_connects(box, gate, ground, small):
@@ -536,10 +546,12 @@ def test_once_is_one_call(box, gate, ground):
     assert len(asked) == 2
 
 
-@pytest.mark.parametrize("way", ["stat", "statx", "access"])
+@pytest.mark.parametrize("way", ["stat", "statx", "access", "getxattr", "listxattr", "statfs"])
 def test_once_is_one_use(box, gate, ground, way):
     """Programs look at a file, then open it: one question. The next one is another use."""
     path, answers = f"{ground}/file", iter([gates.approve("once")])
+    with contextlib.suppress(OSError):  # where there are none, both say so
+        os.setxattr(path, "user.test", b"value of it")
     argv = [files(box), way, path, "open", path, "open", path]
     inside, asked = gates.run(box, gate, argv, lambda event: next(answers, gates.deny()))
     assert lines(inside) == [*lines(box.plain(argv))[:2], "open EACCES"], (inside, asked)
