@@ -4,14 +4,43 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include "cli/session.h"
+#include "cli/values.h"
 #include "core/alloc.h"
 #include "core/cleanup.h"
 #include "core/escape.h"
 #include "core/file.h"
 #include "core/json.h"
 #include "core/text.h"
+
+#define USUAL_OUTPUT (16ull << 20)
+/* A byte may take six in JSON; two streams; copied on the way to the line, which grows by doubling.
+ */
+#define RESULT_COST 32
+
+static uint64_t memory_size(void) {
+  struct rlimit space;
+  uint64_t bytes = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+  bool lower = getrlimit(RLIMIT_AS, &space) == 0 && space.rlim_cur < bytes;
+  return lower ? space.rlim_cur : bytes;
+}
+
+int run_output_limit(const char *asked, uint64_t *ret_limit, struct sb_error *error) {
+  uint64_t room = memory_size() / RESULT_COST, limit = USUAL_OUTPUT;
+  if (asked && value_size("--max-output", asked, &limit, error) < 0)
+    return -1;
+  if (asked && limit > room) {
+    sb_fail(error, SB_CODE_USAGE, 0, "a result of --max-output %s may not fit into memory here",
+            asked);
+    return sb_hint(error, "--max-output %lluK, or send the output to a file",
+                   (unsigned long long)room >> 10);
+  }
+  *ret_limit = limit < room ? limit : room;
+  return 0;
+}
 
 static const char *network_name(const struct policy *policy) {
   static const char *const names[] = {

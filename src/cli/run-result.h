@@ -15,6 +15,10 @@ struct run_output {
   int status_fd; /* JSON lines, or -1 */
 };
 
+/* Sets how much of each stream a result keeps: what `asked` says (NULL: the usual), if that fits
+ * into memory whatever the bytes are. */
+int run_output_limit(const char *asked, uint64_t *ret_limit, struct sb_error *error);
+
 /* One line before the start: session, limits, network. */
 void run_show_header(const struct run_output *output);
 

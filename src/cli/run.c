@@ -296,11 +296,10 @@ static int open_outputs(struct run *run, struct sb_error *error) {
   const struct invocation *invocation = run->invocation;
   const char *log = invocation_value(invocation, RUN_LOG);
   const char *level = invocation_value(invocation, RUN_LOG_LEVEL);
-  const char *limit = invocation_value(invocation, RUN_MAX_OUTPUT);
   if (take_descriptor(invocation, RUN_STATUS_FD, &run->output.status_fd, error) < 0 ||
       take_descriptor(invocation, RUN_LIFELINE, &run->lifeline, error) < 0)
     return -1;
-  if (limit && value_size("--max-output", limit, &run->max_output, error) < 0)
+  if (run_output_limit(invocation_value(invocation, RUN_MAX_OUTPUT), &run->max_output, error) < 0)
     return -1;
   run->log.session_id = run->id;
   return log ? log_open(&run->log, log,
@@ -713,7 +712,6 @@ int run_main(const struct invocation *invocation) {
       .log = LOG_NONE,
       .ready_fd = -1,
       .overlay_lock = -1,
-      .max_output = 16 << 20,
   };
   run.report = engine_report_new();
   if (!run.report) {

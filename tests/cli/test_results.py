@@ -164,6 +164,24 @@ def test_status_reader_that_left(box):
     assert (result.exit, result.stdout) == (0, "fine\n")
 
 
+@pytest.mark.skipif(bool(os.environ.get("SANDBOX_SANITIZED")),
+                    reason="sanitizers reserve more address space than this allows")
+def test_a_result_larger_than_memory(box):
+    """Refused before anything runs; what is not asked for is kept as far as there is room."""
+    little = ["prlimit", "--as=300000000"]
+    result = box.run(["touch", "started"], options=["--json", "--max-output", "10G"], before=little)
+    told = json.loads(result.stdout)["error"]
+    assert result.exit == 125 and told["code"] == "usage" and "memory" in told["message"], result
+    assert not os.path.exists(box.path("started"))
+    # Each byte becomes six.
+    result = box.run(["head", "-c", "100M", "/dev/zero"], options=["--json"], before=little)
+    told = json.loads(result.stdout)
+    assert told["exitCode"] == 0 and told["stdoutTruncated"] and len(told["stdout"]) > 1 << 20
+    again = re.search(r"--max-output (\d+K)", box.run(
+        ["true"], options=["--json", "--max-output", "10G"], before=little).stdout)[1]
+    assert box.run(["true"], options=["--json", "--max-output", again], before=little).exit == 0
+
+
 # ---- the log ----
 
 
