@@ -388,12 +388,21 @@ static void check_time(struct monitor *monitor, uint64_t now) {
   }
 }
 
+/* What we have used ourselves: on a busy machine, and a bomb makes it one, a look takes long without
+ * costing more, and the next one must not wait for that. */
+static uint64_t own_time_ns(void) {
+  struct timespec used;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
+  return (uint64_t)used.tv_sec * 1000000000ull + (uint64_t)used.tv_nsec;
+}
+
 /* Looks at what no kernel limit holds, no more often than it may cost. */
 static void check_limits(struct monitor *monitor, uint64_t now) {
   if (monitor->next_look_ns == 0 || now < monitor->next_look_ns)
     return;
   struct usage usage;
   enum limit_kind kind;
+  uint64_t before = own_time_ns();
   limit_group_watch_disk(&monitor->limits, DISK_BUDGET_NS);
   limit_group_sample(&monitor->limits, &usage);
   enum limit_verdict verdict = limit_group_check(&monitor->limits, &usage, &kind);
@@ -402,7 +411,7 @@ static void check_limits(struct monitor *monitor, uint64_t now) {
     monitor->killed = true;
     monitor->over = true;
   }
-  uint64_t cost = monotonic_ns() - now;
+  uint64_t cost = own_time_ns() - before;
   monitor->next_look_ns = now + limit_watch_interval(cost, LOOK_FLOOR_NS, LOOK_CEILING_NS);
 }
 

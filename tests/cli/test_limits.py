@@ -29,9 +29,10 @@ BOMBS = {
     "threads": "import threading\ntry:\n for i in range(60):\n"
                "  threading.Thread(target=time.sleep, args=[1.2]).start()\nfinally: time.sleep(0.5)\n",
     "disk": "for i in range(40):\n open(f'fill{i}', 'wb').write(b'x' * (1 << 20)); time.sleep(0.01)\n"
-            "time.sleep(1)\n",
+            f"time.sleep({SLOWNESS})\n",
     "one file": "out = open('fill', 'wb')\nfor i in range(40):\n out.write(b'x' * (1 << 20))\n",
-    "inodes": "for i in range(1500):\n open(f'f{i}', 'w').close()\ntime.sleep(1)\n",
+    "inodes": "for i in range(1500):\n open(f'f{i}', 'w').close()\n"
+              f"time.sleep({SLOWNESS})\n",
     "private inodes": "for i in range(1500):\n open(f'/tmp/f{i}', 'w').close()\n",
     "descriptors": "files = [open('/dev/null') for i in range(200)]\n",
     "time": "time.sleep(1.6)\n",

@@ -39,11 +39,12 @@ def test_ps_without_sessions(box):
 def test_ps_says_what_runs(box):
     with running(box, ["sleep", "31"]) as (process, sid):
         assert ID.fullmatch(sid)
-        (session,) = listed(box)
+        # A busy machine may not answer within the little time that `ps` gives each session.
+        (session,) = eventually(lambda: [one for one in listed(box) if one["responsive"]])
         assert session["sid"] == sid and session["pid"] == process.pid
         assert session["command"] == ["sleep", "31"]
         assert session["project"] == box.project and session["mode"] == "static"
-        assert 0 <= session["age"] < 10 and session["pending"] == 0 and session["responsive"]
+        assert 0 <= session["age"] < 10 * SLOWNESS and session["pending"] == 0 and session["responsive"]
         assert session["usage"]["memory_bytes"] > 0 and session["usage"]["cpu_ns"] >= 0
         heading, line = sandbox(box, "ps").stdout.splitlines()
         assert heading.split() == ["SESSION", "AGE", "MODE", "CPU", "MEMORY", "PENDING", "PROJECT",
