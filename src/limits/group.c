@@ -111,6 +111,7 @@ int limit_group_create(const struct limit_request *request, struct limit_group *
   struct limit_group group = LIMIT_GROUP_NONE;
   group.set = *request->set;
   group.own_processes = request->own_processes;
+  group.outer_processes = request->outer_processes;
   group.metrics = request->metrics;
   group.start_ns = file_time();
   snprintf(group.name, sizeof group.name, "sandbox-%s", request->session_id);

@@ -111,8 +111,9 @@ struct disk_watch;
 struct limit_request {
   const struct limit_set *set;
   const char *session_id;
-  unsigned own_processes; /* ours inside the session (init …), on top of the workload's */
-  bool metrics;           /* wanted even if no limit needs a group */
+  unsigned own_processes;   /* ours inside the session (init …), on top of the workload's */
+  unsigned outer_processes; /* ours in its user namespace alone: only RLIMIT_NPROC counts them */
+  bool metrics;             /* wanted even if no limit needs a group */
   bool best_effort; /* what nothing can hold is ENFORCER_NONE, not an error: doctor, `preferred` */
   const struct cgroup_place *place; /* NULL: this machine's */
 };
@@ -131,7 +132,7 @@ struct limit_group {
   struct limit_set set;
   enum limit_enforcer enforcers[LIMIT_COUNT];
   struct limit_rlimits rlimits; /* for the workload, right before its exec */
-  unsigned own_processes;
+  unsigned own_processes, outer_processes;
   bool metrics; /* also count what no limit needs */
   bool unified; /* the hierarchies are cgroup v2 (there is one) */
   char name[64];

@@ -42,7 +42,8 @@ struct limit_rlimits rlimits_for(const struct limit_group *group) {
   if (file_size)
     add(&rlimits, RLIMIT_FSIZE, file_size);
   if (group->enforcers[LIMIT_PROCESSES] == ENFORCER_RLIMIT)
-    add(&rlimits, RLIMIT_NPROC, value[LIMIT_PROCESSES] + group->own_processes);
+    add(&rlimits, RLIMIT_NPROC,
+        value[LIMIT_PROCESSES] + group->own_processes + group->outer_processes);
   /* Neither RLIMIT_AS nor RLIMIT_DATA backs the watch up: both count what is reserved, used or not,
    * of which runtimes and sanitizers take terabytes. They would break honest programs, and a bomb
    * of many processes passes below them. Should a bomb outrun the watch, the kernel at least knows

@@ -388,8 +388,8 @@ static void check_time(struct monitor *monitor, uint64_t now) {
   }
 }
 
-/* What we have used ourselves: on a busy machine, and a bomb makes it one, a look takes long without
- * costing more, and the next one must not wait for that. */
+/* What we have used ourselves: on a busy machine, and a bomb makes it one, a look takes long
+ * without costing more, and the next one must not wait for that. */
 static uint64_t own_time_ns(void) {
   struct timespec used;
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
@@ -539,6 +539,7 @@ static int create_limits(struct monitor *monitor, struct sb_error *error) {
       .set = monitor->request->limits,
       .session_id = monitor->request->session_id,
       .own_processes = monitor->terminal.any ? 2 : 1,
+      .outer_processes = 1, /* the keeper */
       .best_effort = monitor->request->best_effort_limits,
   };
   if (limit_group_create(&request, &monitor->limits, error) < 0)

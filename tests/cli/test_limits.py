@@ -284,7 +284,7 @@ def test_supervisor_answers_in_a_storm(box, name):
             assert process.poll() is not None or json.loads(result.stdout)[0]["sid"] == sid
             time.sleep(0.1)
         assert sandbox(box, "kill", "--now", sid).exit in (0, 125)
-        process.wait(3)
+        process.wait(TIMEOUT)
 
 
 def test_daemons_do_not_outlive(box):

@@ -68,7 +68,7 @@ def test_ps_of_one_session_has_pids_inside_and_outside(box):
         processes = {process["pid"]: process for process in processes_of(box, sid)}
         assert processes[1]["command"] == "sandbox-init" and processes[1]["parent"] == 0
         assert command_line(sleep["host_pid"]).split() == ["sleep", "32"]
-        assert processes[sleep["parent"]]["parent"] == 1 and sleep["state"] in "SR"
+        assert processes[sleep["parent"]]["parent"] == 1 and sleep["state"] in "SRD"
         text = sandbox(box, "ps", sid).stdout
         assert re.search(rf"^ +{sleep['pid']} +{sleep['host_pid']} .*sleep 32$", text, re.M), text
 
