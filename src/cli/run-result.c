@@ -76,11 +76,12 @@ static bool is_name_alone(const json_t *host) {
 static void show_denied_host(const struct run_output *output, const json_t *host) {
   _cleanup_free_ char *name = escape_string(json_string_value(json_object_get(host, "host")));
   _cleanup_free_ char *reason = escape_string(json_string_value(json_object_get(host, "reason")));
+  bool v6 = strchr(name, ':') != NULL;
   if (is_name_alone(host))
     fprintf(stderr, "sandbox %s  denied: %s (%s)\n", output->session_id, name, reason);
   else
-    fprintf(stderr, "sandbox %s  denied: %s:%lld (%s)\n", output->session_id, name,
-            json_integer_value(json_object_get(host, "port")), reason);
+    fprintf(stderr, "sandbox %s  denied: %s%s%s:%lld (%s)\n", output->session_id, v6 ? "[" : "",
+            name, v6 ? "]" : "", json_integer_value(json_object_get(host, "port")), reason);
 }
 
 static size_t count_denied_names(const json_t *network) {

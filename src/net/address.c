@@ -4,6 +4,7 @@
 #include <arpa/inet.h>
 #include <ctype.h>
 #include <netinet/in.h>
+#include <stdio.h>
 #include <string.h>
 
 static bool is_digits(const char *text, size_t length) {
@@ -140,6 +141,12 @@ struct address address_unmapped(const struct address *address) {
 void address_to_text(const struct address *address, char ret_text[64]) {
   if (!inet_ntop(address->family == 6 ? AF_INET6 : AF_INET, address->bytes, ret_text, 64))
     strcpy(ret_text, "?");
+}
+
+void authority_to_text(const char *host, unsigned port, char ret_text[AUTHORITY_SIZE]) {
+  bool v6 = strchr(host, ':') != NULL;
+  snprintf(ret_text, AUTHORITY_SIZE, "%s%.*s%s:%u", v6 ? "[" : "", HOST_NAME_SIZE - 1, host,
+           v6 ? "]" : "", port & 0xffff);
 }
 
 struct address address_from_sockaddr(const struct sockaddr_storage *from, uint16_t *ret_port) {

@@ -39,6 +39,10 @@ bool address_within(const struct address *address, const struct address *network
 /* An IPv4 address written as IPv6 (::ffff:a.b.c.d) becomes IPv4. */
 struct address address_unmapped(const struct address *address);
 
+/* "host:port", with brackets around an IPv6 address: as a rule has it. */
+#define AUTHORITY_SIZE (HOST_NAME_SIZE + 10)
+void authority_to_text(const char *host, unsigned port, char ret_text[AUTHORITY_SIZE]);
+
 void address_to_text(const struct address *address, char ret_text[64]);
 
 struct address address_from_sockaddr(const struct sockaddr_storage *from, uint16_t *ret_port);

@@ -139,8 +139,10 @@ bool guard_allows(const struct host_rules *rules, const char *host, const struct
   const char *problem = guard_reason(address);
   if (!problem && guard_is_own(address))
     problem = "an address of this machine";
+  char authority[AUTHORITY_SIZE];
+  authority_to_text(text, port, authority);
   if (problem)
-    snprintf(ret_reason, REASON_SIZE, "leads to %s: %s; to allow it, list %s:%u itself", text,
-             problem, text, port);
+    snprintf(ret_reason, REASON_SIZE, "leads to %.63s: %s; to allow it, list %s itself", text,
+             problem, authority);
   return !problem;
 }

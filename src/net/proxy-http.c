@@ -23,19 +23,30 @@ static void answer(struct flow *flow, const char *status, const char *body) {
   end_say_last(flow, text_string(&text), text.length);
 }
 
+/* Where the reason does not say it itself. */
+static void append_remedy(const struct flow *flow, const char *authority, struct text *body) {
+  if (flow->guarded || strcmp(flow->reason, RECORD_FAILED) == 0)
+    return;
+  if (strncmp(flow->reason, "network.deny", strlen("network.deny")) == 0)
+    text_append(body, "To allow it, take that rule out of the policy.\n");
+  else
+    text_appendf(body,
+                 "To allow it, start with --allow-network=%s, or add it to network.allow of a "
+                 "policy.\n",
+                 authority);
+}
+
 void http_say_refused(struct flow *flow, bool by_policy) {
   _cleanup_text_ struct text body = {0};
+  char authority[AUTHORITY_SIZE];
+  authority_to_text(flow->host, flow->port, authority);
   if (!by_policy) {
-    text_appendf(&body, "sandbox: cannot reach %s:%u: %s\n", flow->host, flow->port, flow->reason);
+    text_appendf(&body, "sandbox: cannot reach %s: %s\n", authority, flow->reason);
     answer(flow, "502 Bad Gateway", text_string(&body));
     return;
   }
-  text_appendf(&body, "sandbox: %s:%u is not allowed: %s\n", flow->host, flow->port, flow->reason);
-  if (!flow->guarded) /* else the reason says what to list */
-    text_appendf(&body,
-                 "To allow it, start with --allow-network=%s:%u, or add it to network.allow of a "
-                 "policy (and take it out of network.deny).\n",
-                 flow->host, flow->port);
+  text_appendf(&body, "sandbox: %s is not allowed: %s\n", authority, flow->reason);
+  append_remedy(flow, authority, &body);
   answer(flow, "403 Forbidden", text_string(&body));
 }
 

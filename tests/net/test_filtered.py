@@ -220,8 +220,19 @@ def test_summary_names_what_was_denied(net):
 def test_refusal_by_proxy_says_how(net):
     result = net.run([*CURL, "-w", "%{http_code}", "http://evil.test/"], options=allow("good.test"))
     assert "evil.test:80 is not allowed: not in network.allow" in result.stdout
-    assert "--allow-network=evil.test:80" in result.stdout
+    assert "--allow-network=evil.test:80," in result.stdout
     assert result.stdout.endswith("403")
+    result = net.run([*CURL, "http://[2001:db8:1::99]/"], options=[*allow("good.test"), "--summary"])
+    assert "--allow-network=[2001:db8:1::99]:80," in result.stdout
+    assert "denied: [2001:db8:1::99]:80 (not in" in result.stderr
+    result = net.run([*CURL, "http://ec2v6.test/"], options=allow("ec2v6.test"))
+    assert "to allow it, list [fd00:ec2::254]:80 itself" in result.stdout, result
+    policy = net.identity.file(net.home("deny.yaml"),
+                               "version: 1\nnetwork: {mode: full, deny: ['*.evil.test']}\n")
+    result = net.run([*CURL, "http://a.evil.test/"], options=["--policy", policy])
+    assert result.stdout.splitlines() == [
+        "sandbox: a.evil.test:80 is not allowed: network.deny: *.evil.test",
+        "To allow it, take that rule out of the policy."]
 
 
 @pytest.mark.parametrize("rule,problem", [
