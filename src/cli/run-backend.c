@@ -2,9 +2,15 @@
 #include "cli/run-backend.h"
 
 #include <string.h>
+#include <unistd.h>
 
+#include "cli/run-changes.h"
+#include "cli/run-options.h"
+#include "cli/run.h"
+#include "core/alloc.h"
 #include "core/cleanup.h"
 #include "core/text.h"
+#include "overlay/store.h"
 
 bool run_is_elsewhere(const char *backend) {
   return strcmp(backend, "auto") != 0 && strcmp(backend, native_backend.name) != 0;
@@ -80,4 +86,104 @@ int run_choose_backend(struct run_elsewhere *elsewhere, const struct backend **r
   warn_losses(elsewhere, &choice);
   *ret_backend = choice.backend;
   return 0;
+}
+
+/* ---- planning and running ---- */
+
+struct run_elsewhere run_describe_elsewhere(struct run *run, const struct backend *named,
+                                            const char *scratch) {
+  enum terminal_mode terminal = run_terminal_mode(run->invocation);
+  bool capture = invocation_has(run->invocation, RUN_JSON);
+  bool is_terminal = terminal == TERMINAL_ALWAYS ||
+                     (terminal == TERMINAL_AUTO && (isatty(STDIN_FILENO) || isatty(STDOUT_FILENO)));
+  return (struct run_elsewhere){
+      .request = {.host = &run->host,
+                  .policy = run->policy,
+                  .plan = &run->plan,
+                  .limits = &run->limits,
+                  .session_id = run->id,
+                  .scratch = scratch,
+                  .has_terminal = is_terminal && !capture,
+                  .weaken = invocation_has(run->invocation, RUN_WEAKEN) ||
+                            run->policy->require == REQUIRE_PREFERRED,
+                  .terminal = terminal,
+                  .capture = capture,
+                  .capture_limit = run->max_output,
+                  .log = &run->log,
+                  .lifeline = run->lifeline,
+                  .listener = run_tell,
+                  .listener_context = run},
+      .named = named,
+      .quiet = invocation_has(run->invocation, RUN_QUIET),
+  };
+}
+
+/* The plan for another engine; what it has to be able to do is in *ret_asked. Those cannot ask, so
+ * their plan is a static one, and asking is among what is lost. */
+int run_plan_elsewhere(struct run *run, uint64_t *ret_asked, struct sb_error *error) {
+  *ret_asked = backend_policy_features(run->policy, &run->limits);
+  run->elsewhere = true;
+  run->policy->mode = MODE_STATIC;
+  plan_clear(&run->plan);
+  return run_make_plan(run, error);
+}
+
+static int execute_elsewhere(struct run *run, const struct backend *backend,
+                             const struct backend_request *request,
+                             struct session_result *ret_result, struct sb_error *error) {
+  run->planned = true;
+  run->output.backend = backend->name;
+  run_show_warnings(run);
+  bool overlaid = plan_has_overlays(&run->plan);
+  if (overlaid) {
+    run->overlay_lock = overlay_create(&run->host, &run->plan, run->id, error);
+    if (run->overlay_lock < 0)
+      return -1;
+  }
+  _cleanup_snapshot_ struct snapshot *snapshot = NULL;
+  if (run_wants_report(run)) {
+    run_watched_places(&run->plan, &run->watched);
+    snapshot =
+        changes_snapshot_begin(run->watched.items, run->watched.count, &changes_default_limits);
+  }
+  struct timespec started = change_clock_now().start;
+  int result = backend_run(backend, request, ret_result, error);
+  if (snapshot)
+    ret_result->changes = changes_report(snapshot, run->host.home, &changes_default_limits);
+  run_conclude_changes(run, ret_result, result == 0, started);
+  return result;
+}
+
+int run_named(struct run *run, struct session_result *ret_result, struct sb_error *error) {
+  _cleanup_free_ char *scratch = backend_scratch_path(run->id);
+  const struct backend *backend = backend_find(run->policy->backend, error);
+  struct run_elsewhere elsewhere = run_describe_elsewhere(run, backend, scratch);
+  if (!backend)
+    return -1;
+  if (invocation_has(run->invocation, RUN_DETACH)) {
+    sb_fail(error, SB_CODE_UNSUPPORTED, 0, "--detach needs the native engine");
+    return sb_hint(error, "leave out --backend, or run the command directly");
+  }
+  if (run_plan_elsewhere(run, &elsewhere.asked, error) < 0 ||
+      run_choose_backend(&elsewhere, &backend, error) < 0)
+    return -1;
+  return execute_elsewhere(run, backend, &elsewhere.request, ret_result, error);
+}
+
+/* The native engine cannot run here, for the reason in the error. If nothing else can, that reason
+ * is still the one to fix. */
+int run_fallback(struct run *run, struct session_result *ret_result, struct sb_error *error) {
+  _cleanup_free_ char *scratch = backend_scratch_path(run->id);
+  _cleanup_free_ char *instead = xstrdup(error->message);
+  _cleanup_error_ struct sb_error other = {0};
+  struct run_elsewhere elsewhere = run_describe_elsewhere(run, NULL, scratch);
+  const struct backend *backend;
+  elsewhere.instead = instead;
+  run_settle_mode(run->policy, true);
+  if (run_plan_elsewhere(run, &elsewhere.asked, &other) < 0 ||
+      run_choose_backend(&elsewhere, &backend, &other) < 0)
+    return -1;
+  sb_error_clear(error);
+  session_result_clear(ret_result);
+  return execute_elsewhere(run, backend, &elsewhere.request, ret_result, error);
 }

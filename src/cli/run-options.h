@@ -63,9 +63,6 @@ int run_apply_limit_flag(struct policy *policy, const struct given_option *given
 /* In run.c. */
 int run_main(const struct invocation *invocation);
 
-/* In run.c: `sandbox wrap`, with the same policy and plan. */
-int run_wrap(const struct invocation *invocation);
-
 /* The stores, the flags and, in dynamic mode, what needs no question. On failure *ret_policy may be
  * set all the same, and is to be freed. */
 int run_load_policy(const struct invocation *invocation, const struct host_context *host,
