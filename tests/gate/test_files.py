@@ -211,11 +211,11 @@ def test_a_socket_is_not_spoken_to_once(box, gate, ground):
 def test_nobody_sees_how_quiet_calls_are_asked_about(box, gate, ground):
     """While one waits, every other call finds the file to be what it is."""
     path = f"{ground}/file"
-    script = f"{files(box)} path-only {path} >first & sleep 0.3; " \
+    script = f"{files(box)} path-only {path} >first & sleep 0.15; " \
              f"{files(box)} readlink {path} nofollow {path} lstat {path}; wait; cat first"
 
     def late(event):
-        time.sleep(1)
+        time.sleep(0.5)
         return gates.approve()
 
     result, asked = gates.run(box, gate, ["/bin/sh", "-c", script], late)
