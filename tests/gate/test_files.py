@@ -451,16 +451,22 @@ def test_secrets_below_an_approved_folder_stay_hidden(box, gate):
     assert inside.stdout == "harmless\n" and box.canary not in inside.stderr, (inside, asked)
 
 
-def test_second_names_of_secrets_stay_hidden(box, gate, ground):
-    """A hard link in a folder that is allowed as a whole. The control: outside it can be read."""
+@pytest.mark.parametrize("writes", ["false", "true"])
+def test_second_names_of_secrets_stay_hidden(box, gate, ground, writes):
+    """A hard link, and a secret by its own name, in a folder that is allowed as a whole; with
+    ask_writes FUSE serves it without a mount. The control: outside they can be read."""
+    box.identity.file(box.home("writes.yaml"), f"version: 1\nfilesystem: {{ask_writes: {writes}, "
+                                               f"hide: ['{ground}/sub/hidden']}}\n")
     os.link(box.home(".ssh/id_rsa"), f"{ground}/sub/innocent")
-    assert box.canary in box.plain(["/bin/cat", f"{ground}/sub/innocent"]).stdout
-    script = f"cat {ground}/file; cat {ground}/sub/below; cat {ground}/sub/innocent"
-    inside, asked = gates.run(box, gate, ["/bin/sh", "-c", script],
-                              lambda event: gates.approve(tree=ground))
+    box.identity.file(f"{ground}/sub/hidden", box.canary)
+    secrets = f"cat {ground}/sub/innocent; cat {ground}/sub/hidden"
+    assert box.plain(["/bin/sh", "-c", secrets]).stdout.count(box.canary) == 2
+    inside, asked = gates.run(
+        box, gate, ["/bin/sh", "-c", f"cat {ground}/file; cat {ground}/sub/below; {secrets}"],
+        lambda event: gates.approve(tree=ground), options=["--policy", box.home("writes.yaml")])
     assert inside.stdout == "content of the file\ncontent below\n", (inside, asked)
-    assert "denied" in inside.stderr and box.canary not in inside.stderr
-    assert len(asked) == 1, "not one mount"
+    assert inside.stderr.count("denied") == 2 and box.canary not in inside.stderr
+    assert len(asked) == 1, "not one grant"
 
 
 @pytest.mark.skipif(not gates.LONG, reason="fifty thousand files: only with SANDBOX_TEST_LONG=1")
