@@ -106,6 +106,7 @@ def test_limits_json_and_large_output(world, boxed):
         ["session.start", "session.end"], lines
     assert (lines[0]["backend"], lines[0]["command"]) == ("vm", sh(script)), lines[0]
     assert answer["backend"] == "vm" and answer["resourceUsage"]["wallTime"] > 0
+    assert answer["limits"]["processes"]["enforcedBy"] == "back end", answer["limits"]
     if world.root:
         assert answer["limits"]["cpu"]["enforcedBy"].startswith("cgroup"), answer["limits"]
     said = answer["stdout"].split("\n")
