@@ -35,7 +35,7 @@
 #define TIME_GRACE_NS   (2ull * 1000 * 1000 * 1000)
 #define EARLY_SIGNAL_NS (3ull * 1000 * 1000 * 1000)
 /* What ends sooner need not be listed, and entering the registry would be a tenth of its time. */
-#define REGISTER_NS (20ull * 1000 * 1000)
+#define REGISTER_NS (50ull * 1000 * 1000)
 
 struct runner {
   const struct backend *backend;
