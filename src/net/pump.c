@@ -12,9 +12,11 @@
 #include "net/tls.h"
 
 #define TURN_CALLS  16        /* then others have their turn */
-#define PIPE_SIZE   (1 << 19) /* a good compromise on loopback; the kernel may give less */
+#define PIPE_SIZE   (1 << 19) /* a good compromise on loopback */
+#define PIPE_LEAST  (1 << 16) /* through smaller ones splicing is slower than copying */
 #define SPLICE_SIZE (1 << 20)
 #define PIPE_LIMIT  64    /* connections beyond that are copied */
+#define PIPE_TRY_MS 1000  /* after the kernel gave none */
 #define SPARE_LIMIT 8     /* empty pipes that are kept for the next who needs one */
 #define COPY_SIZE   16384 /* as much may wait for a slow reader; so many at once is much */
 
@@ -22,6 +24,7 @@ char shared_buffer[SHARED_SIZE];
 static unsigned pipe_count; /* in use and spare */
 static struct { int ends[2]; } spare_pipes[SPARE_LIMIT];
 static unsigned spare_count;
+static uint64_t no_pipes_until_ms;
 
 enum moved { MOVED_SOME, MOVED_NOTHING, MOVED_BROKEN };
 
@@ -134,7 +137,19 @@ static enum moved drain_pipe(struct end *from, struct end *to) {
   return MOVED_SOME;
 }
 
-/* The kernel counts pipes per user, and gives small ones to everybody when there are many. */
+/* The kernel counts pipes per user, and who has many gets pipes of two pages. */
+static bool make_pipe(int ret_ends[2]) {
+  if (pipe2(ret_ends, O_CLOEXEC | O_NONBLOCK) < 0)
+    return false;
+  for (int size = PIPE_SIZE; size >= PIPE_LEAST; size /= 2) {
+    if (fcntl(ret_ends[0], F_SETPIPE_SZ, size) >= size)
+      return true;
+  }
+  close(ret_ends[0]);
+  close(ret_ends[1]);
+  return false;
+}
+
 static bool open_pipe(struct end *end) {
   if (end->pipe[0] >= 0)
     return true;
@@ -142,12 +157,14 @@ static bool open_pipe(struct end *end) {
     memcpy(end->pipe, spare_pipes[--spare_count].ends, sizeof end->pipe);
     return true;
   }
-  if (pipe_count >= PIPE_LIMIT || pipe2(end->pipe, O_CLOEXEC | O_NONBLOCK) < 0) {
+  if (pipe_count >= PIPE_LIMIT || loop_now_ms() < no_pipes_until_ms)
+    return false;
+  if (!make_pipe(end->pipe)) {
     end->pipe[0] = end->pipe[1] = -1;
+    no_pipes_until_ms = loop_now_ms() + PIPE_TRY_MS;
     return false;
   }
   pipe_count++;
-  (void)fcntl(end->pipe[0], F_SETPIPE_SZ, PIPE_SIZE);
   return true;
 }
 
