@@ -101,9 +101,11 @@ static void show_network(const struct run_output *output, const struct session_r
     return;
   const char *driver = json_string_value(json_object_get(result->network, "driver"));
   if (driver) {
-    fprintf(stderr, "sandbox %s  %s: %lld bytes sent, %lld received\n", output->session_id, driver,
+    fprintf(stderr, "sandbox %s  %s: %lld bytes sent, %lld received, %lld packets refused\n",
+            output->session_id, driver,
             json_integer_value(json_object_get(result->network, "sent")),
-            json_integer_value(json_object_get(result->network, "received")));
+            json_integer_value(json_object_get(result->network, "received")),
+            json_integer_value(json_object_get(result->network, "refused")));
     return;
   }
   fprintf(stderr, "sandbox %s  %lld connections, %lld denied", output->session_id,

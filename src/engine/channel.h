@@ -21,8 +21,8 @@ enum message_kind {
   MESSAGE_NETWORK,  /* carries sockets of the relay, which lie in the session's network; value:
                        the first's place, id: 1 with the last of them */
   MESSAGE_PUBLISH,  /* carries the user and network namespaces, for published ports */
-  MESSAGE_DRIVER,   /* carries the user and network namespaces and a route socket of the latter, for
-                       the network driver */
+  MESSAGE_DRIVER,   /* carries the user and network namespaces and sockets of the latter (routes,
+                       netfilter), for the network driver */
   MESSAGE_GATE,     /* carries the gate's device or listener, the mount and user namespaces, and the
                        pid namespace (FUSE) or the root (seccomp notify) */
   MESSAGE_STARTED,  /* the exec succeeded; value: pid inside; if idle, carries /proc and /tmp. Not

@@ -133,10 +133,13 @@ static int hand_over_network(struct init *init) {
     return 0;
   _cleanup_close_ int user = open("/proc/self/ns/user", O_RDONLY | O_CLOEXEC);
   _cleanup_close_ int net = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
-  _cleanup_close_ int counters = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
-  if (user < 0 || net < 0 || counters < 0)
+  _cleanup_close_ int routes =
+      driven ? socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE) : -1;
+  _cleanup_close_ int rules =
+      driven ? socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_NETFILTER) : -1;
+  if (user < 0 || net < 0 || (driven && (routes < 0 || rules < 0)))
     return fail(init, STEP_NETWORK);
-  const int fds[] = {user, net, counters};
+  const int fds[] = {user, net, routes, rules};
   struct message message = {.kind = MESSAGE_PUBLISH};
   int result = publishes ? fd_send(init->input->channel, fds, 2, &message, sizeof message) : 0;
   message.kind = MESSAGE_DRIVER;

@@ -2,8 +2,6 @@
 #include "session/drivers.h"
 
 #include <errno.h>
-#include <linux/rtnetlink.h>
-#include <net/if.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -13,6 +11,7 @@
 #include "core/cleanup.h"
 #include "core/escape.h"
 #include "core/json.h"
+#include "net/drivers/figures.h"
 #include "session/monitor.h"
 
 static const struct net_driver *driver_of(const struct monitor *monitor) {
@@ -54,7 +53,8 @@ void driven_start(struct monitor *monitor, int fds[FD_PASS_LIMIT]) {
       .net_ns = fds[1],
   };
   monitor->network.driven.counters = fds[2];
-  fds[2] = -1;
+  monitor->network.driven.rules = fds[3];
+  fds[2] = fds[3] = -1;
   if (minder_start(&monitor->network.driven.minder, &request, &error) < 0)
     fail(monitor, error.message);
 }
@@ -125,62 +125,19 @@ void driven_read(struct monitor *monitor) {
 
 /* ---- figures ---- */
 
-static bool ask_for_links(int fd) {
-  struct {
-    struct nlmsghdr header;
-    struct ifinfomsg link;
-  } request = {
-      .header = {.nlmsg_len = sizeof request,
-                 .nlmsg_type = RTM_GETLINK,
-                 .nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP},
-  };
-  return send(fd, &request, sizeof request, MSG_DONTWAIT) == sizeof request;
-}
-
-static void add_link(const struct nlmsghdr *header, uint64_t *sent, uint64_t *received) {
-  const struct ifinfomsg *link = NLMSG_DATA(header);
-  size_t length = IFLA_PAYLOAD(header);
-  if (link->ifi_flags & IFF_LOOPBACK)
-    return;
-  for (const struct rtattr *at = IFLA_RTA(link); RTA_OK(at, length); at = RTA_NEXT(at, length)) {
-    struct rtnl_link_stats64 figures = {0};
-    if (at->rta_type != IFLA_STATS64)
-      continue;
-    size_t size = RTA_PAYLOAD(at);
-    memcpy(&figures, RTA_DATA(at), size < sizeof figures ? size : sizeof figures);
-    *sent += figures.tx_bytes;
-    *received += figures.rx_bytes;
-  }
-}
-
-/* The kernel has written the whole answer when the question has been sent. */
-static bool count(int fd, uint64_t *sent, uint64_t *received) {
-  *sent = *received = 0;
-  if (fd < 0 || !ask_for_links(fd))
-    return false;
-  for (;;) {
-    _Alignas(8) char answers[32768];
-    ssize_t length = recv(fd, answers, sizeof answers, MSG_DONTWAIT);
-    if (length <= 0)
-      return false;
-    for (const struct nlmsghdr *header = (struct nlmsghdr *)answers; NLMSG_OK(header, length);
-         header = NLMSG_NEXT(header, length)) {
-      if (header->nlmsg_type == NLMSG_DONE)
-        return true;
-      if (header->nlmsg_type == RTM_NEWLINK)
-        add_link(header, sent, received);
-    }
-  }
-}
-
 json_t *driven_to_json(const struct monitor *monitor) {
   const struct driven *driven = &monitor->network.driven;
-  uint64_t sent, received;
+  struct driver_figures figures;
+  driver_figures_read(driven->counters, driven->rules, &figures);
   json_t *object = json_pack("{s:s, s:b}", "driver", driver_of(monitor)->name, "connected",
                              driven->ready && !driven->gone);
-  bool known = count(driven->counters, &sent, &received);
-  json_object_set_new(object, "sent", known ? json_integer((json_int_t)sent) : json_null());
-  json_object_set_new(object, "received", known ? json_integer((json_int_t)received) : json_null());
+  const struct {
+    const char *key;
+    int64_t value;
+  } rows[] = {{"sent", figures.sent}, {"received", figures.received}, {"refused", figures.refused}};
+  for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
+    json_object_set_new(object, rows[i].key,
+                        rows[i].value < 0 ? json_null() : json_integer(rows[i].value));
   return object;
 }
 
@@ -204,7 +161,9 @@ void driven_end(struct monitor *monitor) {
     note_figures(monitor); /* while its interface is there */
   minder_end(&driven->minder);
   close(driven->counters);
-  driven->counters = -1;
+  if (driven->rules >= 0)
+    close(driven->rules);
+  driven->counters = driven->rules = -1;
   /* The kernel takes its time with what a namespace leaves; nobody should find it afterwards. */
   const struct net_driver *driver = driver_of(monitor);
   if (driver->cut && !driven->gone)

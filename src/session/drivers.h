@@ -15,14 +15,16 @@ struct monitor;
 struct driven {
   struct minder minder;
   int counters; /* a route socket of the session's network, or -1 */
+  int rules;    /* a netfilter socket of it, or -1 */
   bool ready;   /* it has carried, or could have */
   bool failed;  /* it cannot be had: the session does not start */
   bool gone;
   char problem[DRIVER_PROBLEM];
 };
-#define DRIVEN_NONE ((struct driven){.minder = MINDER_NONE, .counters = -1})
+#define DRIVEN_NONE ((struct driven){.minder = MINDER_NONE, .counters = -1, .rules = -1})
 
-/* The session's init has sent its user and network namespace and the counters' socket. */
+/* The session's init has sent its user and network namespace and two sockets of the latter: for
+ * routes, for netfilter. */
 void driven_start(struct monitor *monitor, int fds[FD_PASS_LIMIT]);
 
 /* What the minder says. */

@@ -1,6 +1,7 @@
 /* The table of drivers; see driver.h. */
 #include "net/drivers/driver.h"
 
+#include <errno.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -31,6 +32,14 @@ static int check_tool(const struct net_driver *driver, int index, struct sb_erro
           "network.driver %s needs the program %s, which is not here", driver->name, program);
   return sb_hint(error, "install the package %s, or use network.driver: auto, which needs nothing",
                  package);
+}
+
+int net_driver_needs_tun(struct sb_error *error) {
+  if (access("/dev/net/tun", R_OK | W_OK) == 0)
+    return 0;
+  sb_fail(error, SB_CODE_UNSUPPORTED, errno, "/dev/net/tun");
+  return sb_hint(error, "sudo modprobe tun; in a container: --device /dev/net/tun; or use "
+                        "network.driver: auto, which needs nothing");
 }
 
 int net_driver_check(const struct net_driver *driver, struct sb_error *error) {

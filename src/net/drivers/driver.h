@@ -48,5 +48,8 @@ extern const struct net_driver slirp_driver, pasta_driver, veth_driver;
 #define DRIVER_NFT (-1)
 char *net_driver_tool(const struct net_driver *driver, int index);
 
+/* The probe of drivers that have their end of a tap device. */
+int net_driver_needs_tun(struct sb_error *error);
+
 /* Whether this machine and user can have the driver; the error says what is missing. */
 int net_driver_check(const struct net_driver *driver, struct sb_error *error);

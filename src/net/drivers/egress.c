@@ -8,7 +8,7 @@
 #include "core/text.h"
 #include "net/guard.h"
 
-#define TABLE "inet sandbox"
+#define TABLE "inet " EGRESS_TABLE
 /* Neighbours of IPv6 are found by messages; without them there is no IPv6. Programs cannot send
  * them: that takes a raw socket. */
 #define NEIGHBOURS                                                                                 \
@@ -108,6 +108,8 @@ static void append_egress_chain(struct text *text, const struct egress *egress) 
   text_append(text, "\tchain egress {\n"
                     "\t\ttype filter hook output priority filter; policy drop;\n"
                     "\t\toifname \"lo\" accept\n" NEIGHBOURS
+                    /* the kernel's own, which nobody asked for: not to be counted */
+                    "\t\ticmpv6 type { mld-listener-report, mld2-listener-report } drop\n"
                     "\t\tmeta l4proto != { tcp, udp, icmp, ipv6-icmp } goto refuse\n");
   append_rules(text, rules->deny, rules->deny_count, true, "", "goto refuse");
   append_rules(text, rules->deny, rules->deny_count, false, "", "goto refuse");
@@ -126,8 +128,9 @@ char *egress_rules(const struct egress *egress) {
   text_append(&text, "table " TABLE "\ndelete table " TABLE "\ntable " TABLE " {\n");
   append_set(&text, egress, 4);
   append_set(&text, egress, 6);
-  text_append(&text, "\tchain refuse {\n"
-                     "\t\tcounter\n"
+  text_append(&text, "\tcounter " EGRESS_COUNTER " {\n\t}\n"
+                     "\tchain refuse {\n"
+                     "\t\tcounter name " EGRESS_COUNTER "\n"
                      "\t\tmeta l4proto tcp reject with tcp reset\n"
                      "\t\treject with icmpx type admin-prohibited\n"
                      "\t}\n");
@@ -150,7 +153,8 @@ char *egress_translation(const struct host_rules *rules, const char *table, cons
    * now. */
   text_append(&text, "\tchain host {\n\t\ttype filter hook input priority -10; policy accept;\n");
   append_rules(&text, rules->allow, rules->allow_count, true, from, "accept");
-  text_appendf(&text, "\t\tiifname \"%s\" drop\n\t}\n", interface);
+  text_appendf(&text, "\t\tiifname \"%s\" reject with icmpx type admin-prohibited\n\t}\n",
+               interface);
   text_appendf(&text,
                "\tchain through {\n\t\ttype filter hook forward priority -10; policy accept;\n"
                "\t\toifname \"%s\" ct state != { established, related } drop\n"

@@ -7,6 +7,9 @@
 #include "core/strv.h"
 #include "net/match.h"
 
+#define EGRESS_TABLE   "sandbox" /* of the family inet */
+#define EGRESS_COUNTER "refused"
+
 struct egress {
   const struct host_rules *rules; /* without rules about names, see egress_check */
   const struct address *own;      /* of this machine: guarded as in guard.h */

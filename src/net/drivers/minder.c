@@ -80,13 +80,18 @@ static pid_t spawn(const struct driver_run *run, const struct program *program) 
 
 /* ---- what they say ---- */
 
-/* What a program says last is why it ended. */
-static const char *last_line(char *said) {
+/* What a program says last is why it ended: the cause, and often a line that it has ended. */
+static const char *last_lines(char *said) {
   size_t length = strlen(said);
   while (length > 0 && strchr("\r\n ", said[length - 1]))
     said[--length] = '\0';
-  const char *newline = strrchr(said, '\n');
-  return newline ? newline + 1 : said;
+  char *last = strrchr(said, '\n');
+  if (!last)
+    return said;
+  *last = '\0';
+  const char *before = strrchr(said, '\n');
+  *last = ';'; /* one line */
+  return before ? before + 1 : said;
 }
 
 static int fail(struct driver_run *run, const char *program, const char *why) {
@@ -102,16 +107,18 @@ static int64_t now_ms(void) {
   return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-/* Appends what can be read; false at its end. */
+/* Appends what can be read, at the cost of what was said first; false at its end. */
 static bool read_some(int fd, char *said, size_t size) {
-  char dropped[256];
-  size_t length = strlen(said);
-  bool full = length + 1 >= size;
-  ssize_t got =
-      full ? read(fd, dropped, sizeof dropped) : read(fd, said + length, size - length - 1);
-  if (got > 0 && !full)
-    said[length + (size_t)got] = '\0';
-  return got > 0 || (got < 0 && errno == EINTR);
+  char more[DRIVER_PROBLEM / 2];
+  ssize_t got = read(fd, more, sizeof more);
+  if (got <= 0)
+    return got < 0 && errno == EINTR;
+  size_t length = strlen(said), added = (size_t)got;
+  size_t lost = length + added >= size ? length + added + 1 - size : 0;
+  memmove(said, said + lost, length - lost);
+  memcpy(said + length - lost, more, added);
+  said[length - lost + added] = '\0';
+  return true;
 }
 
 static _Noreturn void end_with_monitor(void) {
@@ -164,7 +171,7 @@ int driver_command(struct driver_run *run, enum driver_place place, char *const 
     ;
   if (status == 0)
     return 0;
-  return fail(run, argv[0], last_line(said));
+  return fail(run, argv[0], last_lines(said));
 }
 
 /* ---- the program that stays ---- */
@@ -177,10 +184,13 @@ static bool await_ready(struct driver_run *run, int ready, bool silent, char *sa
   int64_t until = now_ms() + PATIENCE_MS;
   while (wait_for(run, ends, until)) {
     char first[1];
+    if (ends[0].revents && read(ready, first, sizeof first) == 1)
+      return true;
     if (ends[0].revents)
-      return read(ready, first, sizeof first) == 1;
-    if (!read_some(run->messages, said, size) || silent)
+      ends[0].fd = -1; /* it will not be; but why? */
+    if (ends[1].revents && (!read_some(run->messages, said, size) || silent))
       return false;
+    ends[0].revents = ends[1].revents = 0;
   }
   snprintf(said, size, "it did not become ready");
   return false;
@@ -211,7 +221,7 @@ int driver_serve(struct driver_run *run, const struct driver_service *service) {
     (void)(close(script[0]), file_write_all(script[1], input, strlen(input)));
   if (run->tool > 0 && await_ready(run, readiness[0], input != NULL, said, sizeof said))
     return 0; /* what it still writes there is kept by the pipe */
-  return fail(run, service->argv[0], last_line(said));
+  return fail(run, service->argv[0], last_lines(said));
 }
 
 /* ---- the minder ---- */
@@ -281,15 +291,13 @@ static _Noreturn void watch(struct driver_run *run) {
     if (ends[0].revents)
       end_with_monitor();
     if (ends[2].revents) {
-      said[0] = '\0';
       if (!read_some(run->messages, said, sizeof said))
         run->messages = -1;
     }
     if (tool < 0 || ends[1].revents || (ends[3].revents && !reload(run, said, sizeof said)))
       break;
   }
-  said[strcspn(said, "\r\n")] = '\0';
-  tell(run, MINDER_ENDED, 0, said);
+  tell(run, MINDER_ENDED, 0, last_lines(said));
   _exit(1);
 }
 

@@ -49,5 +49,6 @@ const struct net_driver pasta_driver = {
     .name = "pasta",
     .interface = "eth0",
     .tools = {{"pasta", "passt"}},
+    .probe = net_driver_needs_tun,
     .start = start,
 };

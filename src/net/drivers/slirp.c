@@ -32,5 +32,6 @@ const struct net_driver slirp_driver = {
     .interface = "tap0",
     .resolver = "10.0.2.3",
     .tools = {{"slirp4netns", "slirp4netns"}},
+    .probe = net_driver_needs_tun,
     .start = start,
 };

@@ -1,0 +1,13 @@
+/* What has passed a driver's interface and what the egress rules have refused, asked through
+ * sockets that lie in the session's network namespace. */
+#pragma once
+
+#include <stdint.h>
+
+struct driver_figures {
+  int64_t sent, received; /* bytes; -1: unknown */
+  int64_t refused;        /* packets; -1: unknown */
+};
+
+/* `routes` is a NETLINK_ROUTE socket, `rules` a NETLINK_NETFILTER one; either may be -1. */
+void driver_figures_read(int routes, int rules, struct driver_figures *ret_figures);
