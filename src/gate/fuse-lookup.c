@@ -1,0 +1,209 @@
+/* What the FUSE gate says without a decision: look-ups, links, folders; see fuse.c. */
+#include "gate/fuse.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/alloc.h"
+#include "gate/quiet.h"
+
+/* Folders and links must show enough to be walked. Of anything else only the kind is told: a caller
+ * may ask the kernel for what it remembers (AT_STATX_DONT_SYNC) without asking us. */
+struct stat fuse_harmless(const struct stat *status) {
+  /* The owner must be one whom the session's user namespace knows: else the kernel refuses every
+   * write by itself, and nobody is asked or told. */
+  struct stat shown = {.st_ino = status->st_ino,
+                       .st_mode = status->st_mode & S_IFMT,
+                       .st_nlink = 1,
+                       .st_uid = geteuid(),
+                       .st_gid = getegid()};
+  if (!S_ISDIR(status->st_mode) && !S_ISLNK(status->st_mode))
+    return shown;
+  shown.st_mode = status->st_mode;
+  shown.st_uid = status->st_uid;
+  shown.st_gid = status->st_gid;
+  shown.st_size = S_ISLNK(status->st_mode) ? status->st_size : 0;
+  return shown;
+}
+
+bool fuse_is_open_kind(const struct node *node) {
+  return S_ISDIR(node->status.st_mode) || S_ISLNK(node->status.st_mode);
+}
+
+/* A look-up whose answer waits for a mount. */
+struct parked {
+  struct parked *next;
+  fuse_req_t request;
+  struct node *node;
+  char path[];
+};
+
+struct fuse_entry_param fuse_entry_of(struct fuse_gate *fuse, struct node *node, const char *path) {
+  if (!node->fixed)
+    node->fixed = gate_leads_to_mount(fuse->gate, path);
+  double seconds = node->fixed                      ? ENDLESS
+                   : !S_ISDIR(node->status.st_mode) ? 0
+                   /* bind(2) can be asked about only while it looks its folder up. */
+                   : fuse->gate->config.plan->ask_writes ? 0
+                                                         : FOLDER_SECONDS;
+  return (struct fuse_entry_param){
+      .ino = fuse_number_of(node),
+      .generation = 1,
+      .attr = fuse_harmless(&node->status),
+      .attr_timeout = S_ISDIR(node->status.st_mode) ? seconds : 0,
+      .entry_timeout = seconds,
+  };
+}
+
+static void reply_entry(struct fuse_gate *fuse, fuse_req_t request, struct node *node,
+                        const char *path) {
+  struct fuse_entry_param entry = fuse_entry_of(fuse, node, path);
+  fuse_reply_entry(request, &entry);
+}
+
+/* Some calls use what they looked up without another word to us (connect, bind, inotify, O_PATH).
+ * They get a link instead, whose text they read next: that can wait as no look-up may, and when all
+ * is decided ESTALE sends them to look the name up again. Nobody else ever sees the link. */
+static void reply_question(fuse_req_t request, struct node *node) {
+  struct stat status = {.st_mode = S_IFLNK | 0777};
+  struct fuse_entry_param entry = {
+      .ino = fuse_number_of(node) | QUESTION,
+      .generation = 1,
+      .attr = fuse_harmless(&status),
+  };
+  fuse_reply_entry(request, &entry);
+}
+
+bool fuse_may_ask_to_write(const struct fuse_gate *fuse, const char *path) {
+  return fuse->gate->config.plan->ask_writes || gate_is_writable(fuse->gate, path);
+}
+
+/* A quiet call that speaks to a socket or watches a file needs the host's own. */
+bool fuse_needs_mount(enum want want) {
+  return want != WANT_STAT && want != WANT_WRITE;
+}
+
+static bool is_quiet(struct fuse_gate *fuse, fuse_req_t request, const struct node *node,
+                     const char *path) {
+  pid_t inside = fuse_req_ctx(request)->pid;
+  enum want want;
+  if (inside == 0 || node->fixed || gate_leads_to_mount(fuse->gate, path) ||
+      gate_is_granting(fuse->gate, path))
+    return false;
+  /* Folders are looked up by whoever goes through them: too many to search for each caller. */
+  if (S_ISDIR(node->status.st_mode) && !gate_knows_numbers(fuse->gate))
+    return false;
+  if (!quiet_call(gate_outer_thread(fuse->gate, inside), path, &node->status, &want) ||
+      (want == WANT_WRITE && !fuse_may_ask_to_write(fuse, path)))
+    return false;
+  struct access_request wanted = {
+      .want = want, .path = path, .device = node->status.st_dev, .inode = node->status.st_ino};
+  if (!fuse_needs_mount(want) && gate_is_served(fuse->gate, &wanted))
+    return false;
+  return want == WANT_CONNECT ||
+         !once_use(&fuse->once, gate_outer_pid(fuse->gate, inside), &node->status, false);
+}
+
+/* The one exception to "at once": a call that holds a lock on the mount point was sent away before
+ * the mounting, and is on its second walk. The broker's own walk is over by then. */
+static void park(struct fuse_gate *fuse, fuse_req_t request, struct node *node, const char *path) {
+  struct parked *parked = xcalloc(1, sizeof *parked + strlen(path) + 1);
+  *parked = (struct parked){.next = fuse->parked, .request = request, .node = node};
+  memcpy(parked->path, path, strlen(path) + 1);
+  fuse->parked = parked;
+}
+
+void fuse_unpark(struct fuse_gate *fuse, const char *path) {
+  for (struct parked **place = &fuse->parked; *place;) {
+    struct parked *parked = *place;
+    if (path && strcmp(parked->path, path) != 0) {
+      place = &parked->next;
+      continue;
+    }
+    *place = parked->next;
+    reply_entry(fuse, parked->request, parked->node, parked->path);
+    free(parked);
+  }
+}
+
+/* What is hidden is not even walked through; whoever hid it may read that somebody tried. */
+static void refuse_hidden(struct fuse_gate *fuse, fuse_req_t request, const struct node *node,
+                          const char *path) {
+  struct access_request wanted = {
+      .subject = SUBJECT_FILE,
+      .want = WANT_STAT,
+      .path = path,
+      .device = node->status.st_dev,
+      .inode = node->status.st_ino,
+      .folder = S_ISDIR(node->status.st_mode),
+      .pid = gate_outer_pid(fuse->gate, fuse_req_ctx(request)->pid),
+  };
+  gate_note_hidden(fuse->gate, &wanted);
+  fuse_reply_err(request, EACCES);
+}
+
+/* Remembered by the kernel: a compiler looks for its tools in every folder of $PATH, each time. */
+static void reply_missing(fuse_req_t request) {
+  struct fuse_entry_param nothing = {.entry_timeout = FOLDER_SECONDS};
+  fuse_reply_entry(request, &nothing);
+}
+
+void fuse_op_lookup(fuse_req_t request, fuse_ino_t parent, const char *name) {
+  struct fuse_gate *fuse = fuse_gate_of(request);
+  struct node *node;
+  char path[PATH_MAX];
+  int result = nodes_lookup(fuse->nodes, fuse_node_of(fuse, parent), name, &node);
+  if (result == -ENOENT) {
+    reply_missing(request);
+    return;
+  }
+  if (result < 0) {
+    fuse_reply_err(request, result == -ESTALE ? ENOENT : -result);
+    return;
+  }
+  if (!node_path(node, path, sizeof path)) {
+    nodes_forget(fuse->nodes, node, 1);
+    fuse_reply_err(request, ENAMETOOLONG);
+    return;
+  }
+  if (!node->fixed && gate_hides(fuse->gate, path)) {
+    refuse_hidden(fuse, request, node, path);
+    nodes_forget(fuse->nodes, node, 1);
+    return;
+  }
+  if (fuse_req_ctx(request)->pid != 0 && gate_is_mounting(fuse->gate, path))
+    park(fuse, request, node, path);
+  else if (is_quiet(fuse, request, node, path))
+    reply_question(request, node);
+  else
+    reply_entry(fuse, request, node, path);
+}
+
+void fuse_op_forget(fuse_req_t request, fuse_ino_t number, uint64_t count) {
+  struct fuse_gate *fuse = fuse_gate_of(request);
+  nodes_forget(fuse->nodes, fuse_node_of(fuse, number), count);
+  fuse_reply_none(request);
+}
+
+void fuse_serve_link(fuse_req_t request, fuse_ino_t number) {
+  struct fuse_gate *fuse = fuse_gate_of(request);
+  char target[PATH_MAX + 1];
+  int fd = nodes_fd(fuse->nodes, fuse_node_of(fuse, number));
+  ssize_t length = fd < 0 ? -1 : readlinkat(fd, "", target, PATH_MAX);
+  if (length < 0) {
+    fuse_reply_err(request, fd < 0 ? ENOENT : errno);
+    return;
+  }
+  target[length] = '\0';
+  fuse_reply_readlink(request, target);
+}
+
+void fuse_op_statfs(fuse_req_t request, fuse_ino_t number) {
+  (void)number;
+  struct statvfs status = {.f_bsize = 4096, .f_frsize = 4096, .f_namemax = NAME_MAX};
+  fuse_reply_statfs(request, &status);
+}

@@ -1,0 +1,212 @@
+/* What the FUSE gate serves without a mount: what is allowed once, and folders above mounts. */
+#include "gate/fuse.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#include "core/alloc.h"
+#include "core/cleanup.h"
+
+static int reopen(int fd, int flags) {
+  char name[64];
+  snprintf(name, sizeof name, "/proc/self/fd/%d", fd);
+  int opened = open(name, flags | O_CLOEXEC | O_NOCTTY);
+  return opened < 0 ? -errno : opened;
+}
+
+void fuse_serve_attributes(fuse_req_t request, int fd) {
+  struct stat status;
+  if (fstat(fd, &status) < 0)
+    fuse_reply_err(request, errno);
+  else
+    fuse_reply_attr(request, &status, 0);
+}
+
+static void serve_open(struct held *held, int fd) {
+  struct fuse_file_info info = held->info;
+  int opened = S_ISREG(held->node->status.st_mode) ? reopen(fd, O_RDONLY) : -EACCES;
+  if (opened < 0) {
+    fuse_reply_err(held->request, -opened);
+    return;
+  }
+  info.fh = (uint64_t)opened;
+  if (fuse_reply_open(held->request, &info) < 0)
+    close(opened); /* interrupted: nobody will release it */
+}
+
+/* A folder that is open without a mount. */
+struct listing {
+  DIR *folder;
+  bool allowed; /* its names may be read */
+};
+
+static struct listing *listing_of(const struct fuse_file_info *info) {
+  return (struct listing *)(uintptr_t)info->fh;
+}
+
+static void listing_free(struct listing *listing) {
+  closedir(listing->folder);
+  free(listing);
+}
+
+void fuse_serve_folder(struct held *held, int fd, bool allowed) {
+  struct fuse_file_info info = held->info;
+  int opened = reopen(fd, O_RDONLY | O_DIRECTORY);
+  DIR *folder = opened < 0 ? NULL : fdopendir(opened);
+  if (!folder) {
+    fuse_reply_err(held->request, opened < 0 ? -opened : errno);
+    return;
+  }
+  struct listing *listing = xcalloc(1, sizeof *listing);
+  *listing = (struct listing){folder, allowed};
+  info.fh = (uint64_t)(uintptr_t)listing;
+  if (fuse_reply_open(held->request, &info) < 0)
+    listing_free(listing);
+}
+
+/* The kernel remembers what comes with an entry as if it had looked the name up. In "/" the names
+ * that lead to mounts come so: at the start each would be a look-up of its own, with two changes of
+ * process. Of others only the name is told (no number). */
+static struct fuse_entry_param entry_beside(struct held *held, const struct dirent *named) {
+  struct fuse_entry_param entry = {
+      .attr = {.st_ino = named->d_ino, .st_mode = DTTOIF(named->d_type)}};
+  char path[NAME_MAX + 2];
+  struct node *node;
+  snprintf(path, sizeof path, "/%s", named->d_name);
+  if (held->node->parent || named->d_name[0] == '.' ||
+      !gate_leads_to_mount(held->fuse->gate, path) ||
+      nodes_lookup(held->fuse->nodes, held->node, named->d_name, &node) < 0)
+    return entry;
+  return fuse_entry_of(held->fuse, node, path);
+}
+
+static size_t add_name(struct held *held, char *data, size_t room, const struct dirent *named,
+                       off_t next) {
+  if (held->call == CALL_READDIR) {
+    struct stat status = {.st_ino = named->d_ino, .st_mode = DTTOIF(named->d_type)};
+    return fuse_add_direntry(held->request, data, room, named->d_name, &status, next);
+  }
+  size_t needed = fuse_add_direntry_plus(held->request, NULL, 0, named->d_name, NULL, next);
+  if (needed > room)
+    return needed;
+  struct fuse_entry_param entry = entry_beside(held, named);
+  return fuse_add_direntry_plus(held->request, data, room, named->d_name, &entry, next);
+}
+
+static void serve_names(struct held *held) {
+  struct listing *listing = listing_of(&held->info);
+  _cleanup_free_ char *data = xmalloc(held->size);
+  size_t used = 0;
+  listing->allowed = true;
+  seekdir(listing->folder, held->offset);
+  for (struct dirent *entry; (entry = readdir(listing->folder));) {
+    size_t needed = add_name(held, data + used, held->size - used, entry, telldir(listing->folder));
+    if (needed > held->size - used)
+      break;
+    used += needed;
+  }
+  fuse_reply_buf(held->request, data, used);
+}
+
+static void serve_extended(struct held *held, int fd) {
+  char name[64];
+  snprintf(name, sizeof name, "/proc/self/fd/%d", fd);
+  _cleanup_free_ char *value = held->size ? xmalloc(held->size) : NULL;
+  ssize_t length = held->attribute ? getxattr(name, held->attribute, value, held->size)
+                                   : listxattr(name, value, held->size);
+  if (length < 0)
+    fuse_reply_err(held->request, errno);
+  else if (held->size == 0)
+    fuse_reply_xattr(held->request, (size_t)length);
+  else
+    fuse_reply_buf(held->request, value, (size_t)length);
+}
+
+void fuse_serve(struct held *held) {
+  int fd = nodes_fd(held->fuse->nodes, held->node);
+  if (fd < 0) {
+    fuse_reply_err(held->request, ENOENT);
+    return;
+  }
+  switch (held->call) {
+  case CALL_GETATTR:
+    fuse_serve_attributes(held->request, fd);
+    return;
+  case CALL_OPEN:
+    serve_open(held, fd);
+    return;
+  case CALL_OPENDIR:
+    fuse_serve_folder(held, fd, true);
+    return;
+  case CALL_READDIR:
+  case CALL_READDIRPLUS:
+    serve_names(held);
+    return;
+  case CALL_ACCESS:
+    fuse_reply_err(held->request,
+                   faccessat(fd, "", held->info.flags, AT_EMPTY_PATH) < 0 ? errno : 0);
+    return;
+  case CALL_GETXATTR:
+  case CALL_LISTXATTR:
+    serve_extended(held, fd);
+    return;
+  case CALL_QUIET:
+    /* There is nobody behind our own socket; all else may have what we show. */
+    fuse_reply_err(held->request, held->waiting.request.want == WANT_CONNECT ? EACCES : ESTALE);
+    return;
+  }
+}
+
+/* ---- what was opened without a mount ---- */
+
+void fuse_op_read(fuse_req_t request, fuse_ino_t number, size_t size, off_t offset,
+                  struct fuse_file_info *info) {
+  (void)number;
+  _cleanup_free_ char *data = xmalloc(size ? size : 1);
+  ssize_t got = pread((int)info->fh, data, size, offset);
+  if (got < 0)
+    fuse_reply_err(request, errno);
+  else
+    fuse_reply_buf(request, data, (size_t)got);
+}
+
+void fuse_op_release(fuse_req_t request, fuse_ino_t number, struct fuse_file_info *info) {
+  (void)number;
+  close((int)info->fh);
+  fuse_reply_err(request, 0);
+}
+
+static void list_names(struct held *held, size_t size, off_t offset) {
+  held->size = size;
+  held->offset = offset;
+  if (!listing_of(&held->info)->allowed) {
+    held_ask(held, held_wants[held->call]);
+    return;
+  }
+  serve_names(held);
+  held_free(held);
+}
+
+void fuse_op_readdir(fuse_req_t request, fuse_ino_t number, size_t size, off_t offset,
+                     struct fuse_file_info *info) {
+  struct node *node = fuse_node_of(fuse_gate_of(request), number);
+  list_names(held_new(request, node, CALL_READDIR, info), size, offset);
+}
+
+void fuse_op_readdirplus(fuse_req_t request, fuse_ino_t number, size_t size, off_t offset,
+                         struct fuse_file_info *info) {
+  struct node *node = fuse_node_of(fuse_gate_of(request), number);
+  list_names(held_new(request, node, CALL_READDIRPLUS, info), size, offset);
+}
+
+void fuse_op_releasedir(fuse_req_t request, fuse_ino_t number, struct fuse_file_info *info) {
+  (void)number;
+  listing_free(listing_of(info));
+  fuse_reply_err(request, 0);
+}

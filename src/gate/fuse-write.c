@@ -1,0 +1,108 @@
+/* Writes to gated places: refused and noted, or asked for. */
+#include "gate/fuse.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+/* A write to a gated place. With `ask_writes` the folder (or the file) is asked for, and granted
+ * writable; without, it is refused and noted. */
+static void write_to(fuse_req_t request, struct node *node, const char *name) {
+  struct fuse_gate *fuse = fuse_gate_of(request);
+  char path[PATH_MAX];
+  if (!node_path(node, path, sizeof path)) {
+    fuse_reply_err(request, ENAMETOOLONG);
+    return;
+  }
+  if (fuse_may_ask_to_write(fuse, path) && node->parent) {
+    struct held *held = held_new(request, node, CALL_OPEN, NULL);
+    held->waiting.holds_lock = true;
+    held_ask(held, WANT_WRITE);
+    return;
+  }
+  size_t length = strlen(path);
+  if (name)
+    snprintf(path + length, sizeof path - length, "%s%s", length > 1 ? "/" : "", name);
+  struct access_request refused = {
+      .subject = SUBJECT_FILE,
+      .want = WANT_WRITE,
+      .path = path,
+      .device = node->status.st_dev,
+      .inode = node->status.st_ino,
+      .pid = gate_outer_pid(fuse->gate, fuse_req_ctx(request)->pid),
+  };
+  decisions_note_refused(fuse->gate->config.decisions, &refused, "not a writable place");
+  fuse_reply_err(request, EROFS);
+}
+
+void fuse_write_below(fuse_req_t request, fuse_ino_t parent, const char *name) {
+  write_to(request, fuse_node_of(fuse_gate_of(request), parent), name);
+}
+
+void fuse_op_open(fuse_req_t request, fuse_ino_t number, struct fuse_file_info *info) {
+  if ((info->flags & O_ACCMODE) != O_RDONLY || info->flags & O_TRUNC)
+    write_to(request, fuse_node_of(fuse_gate_of(request), number), NULL);
+  else
+    held_begin(request, number, CALL_OPEN, info);
+}
+
+void fuse_op_create(fuse_req_t request, fuse_ino_t parent, const char *name, mode_t mode,
+                    struct fuse_file_info *info) {
+  (void)mode;
+  (void)info;
+  fuse_write_below(request, parent, name);
+}
+
+void fuse_op_mknod(fuse_req_t request, fuse_ino_t parent, const char *name, mode_t mode,
+                   dev_t device) {
+  (void)mode;
+  (void)device;
+  fuse_write_below(request, parent, name);
+}
+
+void fuse_op_mkdir(fuse_req_t request, fuse_ino_t parent, const char *name, mode_t mode) {
+  (void)mode;
+  fuse_write_below(request, parent, name);
+}
+
+void fuse_op_symlink(fuse_req_t request, const char *target, fuse_ino_t parent, const char *name) {
+  (void)target;
+  fuse_write_below(request, parent, name);
+}
+
+void fuse_op_link(fuse_req_t request, fuse_ino_t number, fuse_ino_t parent, const char *name) {
+  (void)number;
+  fuse_write_below(request, parent, name);
+}
+
+void fuse_op_rename(fuse_req_t request, fuse_ino_t parent, const char *name, fuse_ino_t to,
+                    const char *new_name, unsigned flags) {
+  (void)to;
+  (void)new_name;
+  (void)flags;
+  fuse_write_below(request, parent, name);
+}
+
+void fuse_op_setattr(fuse_req_t request, fuse_ino_t number, struct stat *status, int fields,
+                     struct fuse_file_info *info) {
+  (void)status;
+  (void)fields;
+  (void)info;
+  write_to(request, fuse_node_of(fuse_gate_of(request), number), NULL);
+}
+
+void fuse_op_setxattr(fuse_req_t request, fuse_ino_t number, const char *name, const char *value,
+                      size_t size, int flags) {
+  (void)name;
+  (void)value;
+  (void)size;
+  (void)flags;
+  write_to(request, fuse_node_of(fuse_gate_of(request), number), NULL);
+}
+
+void fuse_op_removexattr(fuse_req_t request, fuse_ino_t number, const char *name) {
+  (void)name;
+  write_to(request, fuse_node_of(fuse_gate_of(request), number), NULL);
+}

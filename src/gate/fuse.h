@@ -1,0 +1,128 @@
+/* What the parts of the FUSE trigger share: fuse.c (calls that wait, the session with the kernel),
+ * fuse-lookup.c (what is answered at once), fuse-serve.c (what is served without a mount) and
+ * fuse-write.c. */
+#pragma once
+
+#define FUSE_USE_VERSION 314
+#include <fuse_lowlevel.h>
+
+#include "gate/nodes.h"
+#include "gate/once.h"
+#include "gate/waiting.h"
+
+#define ENDLESS        1e9
+#define FOLDER_SECONDS 1.0
+
+enum call {
+  CALL_GETATTR,
+  CALL_OPEN,
+  CALL_OPENDIR,
+  CALL_READDIR,
+  CALL_READDIRPLUS,
+  CALL_ACCESS,
+  CALL_GETXATTR,
+  CALL_LISTXATTR,
+  CALL_QUIET,
+};
+
+struct fuse_gate {
+  struct gate *gate;
+  struct nodes *nodes;
+  struct fuse_session *session;
+  struct fuse_buf buffer;
+  struct once_list once;
+  struct held *held;     /* every call that waits */
+  struct parked *parked; /* look-ups that do */
+};
+
+/* A call that waits for a decision or a grant. */
+struct held {
+  struct waiting waiting; /* first: a pointer to it is one to this */
+  struct held *previous, *next;
+  struct fuse_gate *fuse;
+  fuse_req_t request;
+  struct node *node;
+  enum call call;
+  struct fuse_file_info info;
+  char *attribute;
+  size_t size;
+  off_t offset;
+  bool signalled; /* and goes on */
+};
+
+static inline struct fuse_gate *fuse_gate_of(fuse_req_t request) {
+  return fuse_req_userdata(request);
+}
+
+/* A node is known by two numbers: its own, and that of the question in its place. */
+#define QUESTION ((fuse_ino_t)1)
+
+static inline struct node *fuse_node_of(struct fuse_gate *fuse, fuse_ino_t number) {
+  return number == FUSE_ROOT_ID ? nodes_root(fuse->nodes) : (struct node *)(number & ~QUESTION);
+}
+
+static inline fuse_ino_t fuse_number_of(const struct node *node) {
+  return node->parent ? (fuse_ino_t)node : FUSE_ROOT_ID;
+}
+
+/* ---- fuse.c ---- */
+
+extern const enum want held_wants[];
+
+/* A call that may have to wait; it is on the list until held_free(). */
+struct held *held_new(fuse_req_t request, struct node *node, enum call call,
+                      const struct fuse_file_info *info);
+void held_free(struct held *held);
+
+/* Asks for a decision, and frees it when the call is answered. */
+void held_ask(struct held *held, enum want want);
+
+/* Both, for what such a call wants as a rule. */
+void held_begin(fuse_req_t request, fuse_ino_t number, enum call call,
+                const struct fuse_file_info *info);
+
+/* ---- fuse-lookup.c ---- */
+
+struct stat fuse_harmless(const struct stat *status);
+bool fuse_is_open_kind(const struct node *node);
+struct fuse_entry_param fuse_entry_of(struct fuse_gate *fuse, struct node *node, const char *path);
+bool fuse_may_ask_to_write(const struct fuse_gate *fuse, const char *path);
+bool fuse_needs_mount(enum want want);
+void fuse_unpark(struct fuse_gate *fuse, const char *path);
+void fuse_op_lookup(fuse_req_t request, fuse_ino_t parent, const char *name);
+void fuse_op_forget(fuse_req_t request, fuse_ino_t number, uint64_t count);
+void fuse_serve_link(fuse_req_t request, fuse_ino_t number);
+void fuse_op_statfs(fuse_req_t request, fuse_ino_t number);
+
+/* ---- fuse-serve.c ---- */
+
+void fuse_serve_attributes(fuse_req_t request, int fd);
+void fuse_serve_folder(struct held *held, int fd, bool allowed);
+void fuse_serve(struct held *held);
+void fuse_op_read(fuse_req_t request, fuse_ino_t number, size_t size, off_t offset,
+                  struct fuse_file_info *info);
+void fuse_op_release(fuse_req_t request, fuse_ino_t number, struct fuse_file_info *info);
+void fuse_op_readdir(fuse_req_t request, fuse_ino_t number, size_t size, off_t offset,
+                     struct fuse_file_info *info);
+void fuse_op_readdirplus(fuse_req_t request, fuse_ino_t number, size_t size, off_t offset,
+                         struct fuse_file_info *info);
+void fuse_op_releasedir(fuse_req_t request, fuse_ino_t number, struct fuse_file_info *info);
+
+/* ---- fuse-write.c ---- */
+
+void fuse_write_below(fuse_req_t request, fuse_ino_t parent, const char *name);
+void fuse_op_open(fuse_req_t request, fuse_ino_t number, struct fuse_file_info *info);
+void fuse_op_create(fuse_req_t request, fuse_ino_t parent, const char *name, mode_t mode,
+                    struct fuse_file_info *info);
+void fuse_op_mknod(fuse_req_t request, fuse_ino_t parent, const char *name, mode_t mode,
+                   dev_t device);
+void fuse_op_mkdir(fuse_req_t request, fuse_ino_t parent, const char *name, mode_t mode);
+void fuse_op_symlink(fuse_req_t request, const char *target, fuse_ino_t parent, const char *name);
+void fuse_op_link(fuse_req_t request, fuse_ino_t number, fuse_ino_t parent, const char *name);
+void fuse_op_rename(fuse_req_t request, fuse_ino_t parent, const char *name, fuse_ino_t to,
+                    const char *new_name, unsigned flags);
+void fuse_op_setattr(fuse_req_t request, fuse_ino_t number, struct stat *status, int fields,
+                     struct fuse_file_info *info);
+void fuse_op_setxattr(fuse_req_t request, fuse_ino_t number, const char *name, const char *value,
+                      size_t size, int flags);
+void fuse_op_removexattr(fuse_req_t request, fuse_ino_t number, const char *name);
