@@ -27,6 +27,7 @@
 /* The trees are walked when the session has turned out to be a longer one; after lost events no
  * more often than that, since the workload can bring it about. */
 #define WALK_AFTER_NS (100ull * 1000 * 1000)
+#define WALK_SHARE    20 /* of the time that passes, a twentieth at most */
 #define POLL_MS       50
 #define WRITER_MS     5
 #define SLICE_NS      (100ull * 1000) /* the least there is */
@@ -142,10 +143,13 @@ static void on_found(void *context, const char *path, bool folder) {
 static void walk(struct keeping *keeping, size_t max_depth) {
   const struct kept_visitor visitor = {on_folder, on_found, keeping};
   keeping->folder_count = 0; /* a second walk meets the same folders */
+  uint64_t began = keeping_now_ns();
   for (size_t i = 0; i < keeping->list.tree_count; i++) {
     if (powers_go(&keeping->powers, IN_OWN) == 0)
       kept_walk(&keeping->list.trees[i], max_depth, &visitor);
   }
+  uint64_t pause = (keeping_now_ns() - began) * WALK_SHARE;
+  keeping->walk_pause_ns = pause > WALK_AFTER_NS ? pause : WALK_AFTER_NS;
 }
 
 /* ---- what the monitor tells ---- */
@@ -209,7 +213,7 @@ static void look_everywhere(struct keeping *keeping) {
   for (size_t i = 0; i < keeping->list.name_count; i++)
     keeping->list.names[i].dirty = true;
   if (keeping->walk_at_ns == 0)
-    keeping->walk_at_ns = keeping_now_ns() + WALK_AFTER_NS;
+    keeping->walk_at_ns = keeping_now_ns() + keeping->walk_pause_ns;
   keeping->lost = false;
 }
 
@@ -217,7 +221,7 @@ static void mark_unwatched(struct keeping *keeping) {
   for (size_t i = 0; i < keeping->list.name_count; i++)
     keeping->list.names[i].dirty |= !keeping->list.names[i].watched;
   if (keeping->changes < 0 && keeping->walk_at_ns == 0)
-    keeping->walk_at_ns = keeping_now_ns() + WALK_AFTER_NS;
+    keeping->walk_at_ns = keeping_now_ns() + keeping->walk_pause_ns;
 }
 
 static void mark_written(struct keeping *keeping) {

@@ -27,12 +27,13 @@ struct keeping {
   size_t folder_count;  /* watched for patterns */
   bool bounded;
 
-  struct strv appeared; /* paths that patterns hide, still to be looked at */
-  struct strv late;     /* those that were hidden so far */
-  size_t link_count;    /* what was hidden behind links */
-  bool writers;         /* some names are open for writing, and should not be for long */
-  bool lost;            /* the kernel dropped events: look at everything */
-  uint64_t walk_at_ns;  /* when the trees are walked (again); 0: not at all */
+  struct strv appeared;   /* paths that patterns hide, still to be looked at */
+  struct strv late;       /* those that were hidden so far */
+  size_t link_count;      /* what was hidden behind links */
+  bool writers;           /* some names are open for writing, and should not be for long */
+  bool lost;              /* the kernel dropped events: look at everything */
+  uint64_t walk_at_ns;    /* when the trees are walked (again); 0: not at all */
+  uint64_t walk_pause_ns; /* how long after the last time, at least */
 };
 
 uint64_t keeping_now_ns(void);

@@ -364,6 +364,32 @@ def test_short_commands_have_no_keeper(box):
     os.unlink(log)
 
 
+EXHAUST = """
+import ctypes, sys
+while ctypes.CDLL(None).inotify_init() >= 0:
+    pass
+print("none left", flush=True)
+sys.stdin.read()
+"""
+
+
+@static_only
+def test_without_a_watch(box):
+    """Other programs of the user have taken all: it is said, and looked at from time to time."""
+    if box.identity.uid == 0:
+        pytest.skip("root's watches are shared by the whole machine")
+    os.unlink(box.path("sub/.env"))
+    other = box.popen(["/usr/bin/python3", "-c", EXHAUST], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert other.stdout.readline() == b"none left\n"
+    with other, Live(box, kept=True) as shell:
+        replace(box, box.path(".git/config"), "# of the host\n", 0o644)
+        assert is_read_only(shell, box.path(".git/config"))
+        box.identity.file(box.path("sub/.env"), box.canary + "\n", 0o600)
+        assert is_hidden(box, shell, box.path("sub/.env"))
+        other.stdin.close()
+    assert "no more files can be watched" in events(box, "protection.weaker")[-1]["note"]
+
+
 # ---- control, and the measure ----
 
 @static_only
