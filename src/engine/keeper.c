@@ -401,6 +401,12 @@ void keeper_end(struct keeper *keeper) {
     return;
   close(keeper->channel);
   kill(keeper->pid, SIGKILL);
-  (void)waitpid(keeper->pid, NULL, WNOHANG);
+  keeper->channel = -1;
+}
+
+/* Who leaves it to pid 1 leaves a dead process for ever in many a container. */
+void keeper_reap(struct keeper *keeper) {
+  while (keeper->pid > 0 && waitpid(keeper->pid, NULL, 0) < 0 && errno == EINTR)
+    ;
   *keeper = KEEPER_NONE;
 }

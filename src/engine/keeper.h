@@ -71,5 +71,8 @@ int keeper_receive(const struct keeper *keeper, struct keeper_report *ret_report
 /* Tells it to end; what it still reports can be received until it is gone. */
 void keeper_dismiss(const struct keeper *keeper);
 
-/* Lets go of it. It takes the kernel milliseconds to forget watches: nobody waits for that. */
+/* Lets go of the line to it, and makes sure that it ends. */
 void keeper_end(struct keeper *keeper);
+
+/* Waits until it is gone: the kernel takes milliseconds to forget watches, so this comes last. */
+void keeper_reap(struct keeper *keeper);

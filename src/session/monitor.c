@@ -751,6 +751,7 @@ int session_run(const struct session_request *request, struct session_result *re
   events_end(&monitor);
   limit_group_remove(&monitor.limits);
   plan_shared_free(monitor.shared_plan);
+  keeper_reap(&monitor.upkeep.keeper);
   control_close(monitor.control); /* `sandbox kill` waits for it: nothing is left now */
   ret_result->capture = monitor.capture;
   report_phase(request->report, PHASE_FINISHED);

@@ -14,7 +14,7 @@
 
 /* Most commands are over by then, and never pay for it. What the host changes before is found when
  * the keeper compares. */
-#define START_AFTER_NS (15ull * 1000 * 1000)
+#define START_AFTER_NS (30ull * 1000 * 1000)
 /* How many late secrets are told of one by one. */
 #define TOLD_LIMIT 5
 /* How long a keeper may take to say that it is done. */

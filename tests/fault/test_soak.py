@@ -88,8 +88,12 @@ def survivor(box, mode):
     def memory():
         return private_memory([monitor, *children(monitor)])
 
-    # With its first command a session opens its part of the audit log.
+    # With its first command a session opens its part of the audit log. Its keeper is a copy of the
+    # monitor: what either of the two uses again becomes its own, once.
     assert sandbox(box, "exec", sid, "--", "true").exit == 0
+    time.sleep(0.3)
+    assert mode.start(["true"]).wait(PATIENCE) == 0 and [entry["sid"] for entry in listed(box)] == [sid]
+    assert sandbox(box, "exec", sid, "--", "echo", "alive").exit == 0
     time.sleep(0.05)  # until our connection is closed at its end, too
     before = descriptors(), memory()
     known = (set(children()), mounts_below(box.world.base), files(box), gate_connections())
