@@ -348,6 +348,7 @@ static _Noreturn void launch(struct minder_request *request, int line) {
   setsid();
   bool joined = request->driver->by_root || setns(request->user_ns, CLONE_NEWUSER) == 0;
   close(request->user_ns);
+  dup3(STDIN_FILENO, 3, O_CLOEXEC); /* taken, so that no pipe of ours has a number of theirs */
   pid_t pid = joined ? clone_minder() : -1;
   if (pid == 0)
     minder_main(&run);
