@@ -247,7 +247,7 @@ void datagrams_recorded(struct relay *relay, const struct link_message *message)
     if (message->allowed)
       open_first(at, find_line(at));
     else
-      refuse(at, RECORD_FAILED);
+      refuse(at, message->reason);
   }
 }
 

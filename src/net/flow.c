@@ -266,7 +266,7 @@ void flow_recorded(struct relay *relay, const struct link_message *message) {
     if (message->allowed)
       connect_next(flow);
     else
-      flow_refuse(flow, RECORD_FAILED);
+      flow_refuse(flow, "%s", message->reason);
   }
 }
 

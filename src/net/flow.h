@@ -147,7 +147,6 @@ void relay_note_denied(struct relay *relay, const struct refusal *refusal);
  */
 uint32_t record_ask(struct relay *relay, const char *host, uint16_t port, const char *allowed_by);
 bool record_answered(struct relay *relay, const struct link_message *message); /* was it for one? */
-#define RECORD_FAILED "the audit log cannot be written"
 
 /* receive.c: the next datagram; false: there is none. Without a whole one the length is 0. */
 bool datagram_receive(int fd, void *bytes, size_t size, size_t *ret_length,

@@ -15,7 +15,9 @@ enum link_kind {
   LINK_ANSWER, /* to a question, or to what is to be written down; allowed: yes or no */
 };
 
-#define UNASKED "not in network.allow, and nobody is there to be asked"
+#define RECORD_FAILED "the audit log cannot be written"
+#define RECORD_FLOOD  "more new hosts at once than the audit log takes"
+#define UNASKED       "not in network.allow, and nobody is there to be asked"
 
 struct link_message {
   uint32_t kind, id, count;

@@ -25,7 +25,8 @@ static void answer(struct flow *flow, const char *status, const char *body) {
 
 /* Where the reason does not say it itself. */
 static void append_remedy(const struct flow *flow, const char *authority, struct text *body) {
-  if (flow->guarded || strcmp(flow->reason, RECORD_FAILED) == 0)
+  if (flow->guarded || strcmp(flow->reason, RECORD_FAILED) == 0 ||
+      strcmp(flow->reason, RECORD_FLOOD) == 0)
     return;
   if (strncmp(flow->reason, "network.deny", strlen("network.deny")) == 0)
     text_append(body, "To allow it, take that rule out of the policy.\n");

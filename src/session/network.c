@@ -19,6 +19,10 @@
 #include "session/monitor.h"
 #include "session/sockets.h"
 
+/* A workload that goes from port to port must not fill the disk with lines about it. */
+#define RECORD_BURST      1024
+#define RECORD_PER_SECOND 100
+
 static _Noreturn void relay_process(struct monitor *monitor, const int *sockets, int line) {
   const struct plan *plan = monitor->request->plan;
   struct relay_input input = {
@@ -65,6 +69,7 @@ static int start(struct monitor *monitor) {
 
 /* Many sessions that may use the network never do: the relay is started by the first who tries. */
 static int wait_for_use(struct network *network) {
+  network->recording = bucket_new(RECORD_BURST, RECORD_PER_SECOND);
   network->ledger = ledger_new();
   network->idle = epoll_create1(EPOLL_CLOEXEC);
   if (!network->ledger || network->idle < 0)
@@ -160,10 +165,14 @@ static void answer(struct monitor *monitor, uint32_t id, bool allowed, const cha
 /* The relay waits with the connection until it is written down; if it cannot be, it is not made. */
 static void record(struct monitor *monitor, const struct link_message *message) {
   _cleanup_error_ struct sb_error error = {0};
+  if (!bucket_take(&monitor->network.recording, monotonic_ns())) {
+    answer(monitor, message->id, false, RECORD_FLOOD);
+    return;
+  }
   json_t *fields = message_fields(message);
   json_object_set_new(fields, "decision", json_string("allow"));
   int result = events_write(monitor, "net", fields, &error);
-  answer(monitor, message->id, result == 0, "");
+  answer(monitor, message->id, result == 0, RECORD_FAILED);
 }
 
 static void forget(struct network *network, struct network_question *question) {

@@ -11,6 +11,7 @@
 #include "net/inside.h"
 #include "net/ledger.h"
 #include "net/link.h"
+#include "session/bucket.h"
 #include "session/drivers.h"
 
 struct monitor;
@@ -22,6 +23,7 @@ struct network {
   int sockets[INSIDE_SOCKETS]; /* until it is started */
   struct ledger *ledger;
   struct network_question *questions; /* that wait for an answer */
+  struct bucket recording;            /* lines about new hosts in the audit log */
   bool ready;                         /* it has said so */
   bool failed;                        /* there can be none */
   struct driven driven;               /* a driver in place of the relay */

@@ -129,3 +129,27 @@ def test_datagrams_are_recorded(net):
         lines = [json.loads(line) for line in log]
     assert [(line["host"], line["port"], line["decision"], line["rule"]) for line in lines
             if line["event"] == "net"] == [("good.test", 7, "allow", "network.mode: full")]
+
+
+@pytest.mark.skipif(not os.environ.get("SANDBOX_TEST_LONG"), reason="10 s; with SANDBOX_TEST_LONG=1")
+def test_many_new_hosts_do_not_fill_the_log(net):
+    """Beyond a thousand at once, which no program needs: refused, and soon there is room again."""
+    script = """
+import socket, time
+def status(port):
+    s = socket.create_connection(("127.0.0.1", 61080))
+    s.sendall(b"CONNECT 203.0.113.10:%d HTTP/1.1\\r\\n\\r\\n" % port)
+    answer = b""
+    while part := s.recv(4096): answer += part
+    return answer.split()[1].decode()
+seen = [status(port) for port in range(20000, 24000)]
+print(seen[:1000].count("502"))
+time.sleep(0.3)
+print(status(30000))
+"""
+    told = json.loads(net.run(["python3", "-c", script], options=[*allow("203.0.113.10"), "--json"],
+                              timeout=120).stdout)
+    assert told["stdout"].split() == ["1000", "502"], told["stdout"]
+    with open(os.path.join(net.identity.state, "sandbox/audit", told["sid"] + ".jsonl")) as log:
+        written = sum('"decision":"allow"' in line and '"event":"net",' in line for line in log)
+    assert 1000 < written < 1024 + 100 * (told["resourceUsage"]["wallTime"] + 2), written
