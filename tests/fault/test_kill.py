@@ -316,7 +316,9 @@ def test_few_processes(box, limit):
     if box.identity.name == "root":
         return  # the kernel exempts uid 0
     result = box.run(["true"], before=["prlimit", f"--nproc={limit}"])
-    assert result.exit in (0, 125), result
+    # A command that is not over at once needs a keeper of its protections, or it is ended.
+    ended = result.exit == 137 and "keeper" in result.stderr
+    assert result.exit in (0, 125) or ended, result
     if result.exit == 125:
         fails_clearly(result)
         assert "process" in result.stderr
