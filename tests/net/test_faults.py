@@ -66,7 +66,8 @@ GOOD = "curl -sS -m 10 --noproxy '*' http://good.test/"
 
 def test_relay_killed(net, session):
     assert session.run(GOOD)[0] == 0
-    session.run("curl -sN -m 20 --noproxy '*' telnet://good.test:22 >/tmp/out 2>&1 & sleep 0.3")
+    session.run("curl -sN -m 20 --noproxy '*' telnet://good.test:22 >/tmp/out 2>&1 & "
+                "for i in $(seq 100); do grep -q HELLO /tmp/out && break; sleep 0.1; done")
     os.kill(relay_of(session), signal.SIGKILL)
     code, said = session.run(GOOD)
     assert code in (6, 7, 28) and "203.0.113.10" not in said, said

@@ -61,7 +61,7 @@ CHOSEN = {
                                               "session_keyring")),
     "escape/test_processes.py": (NEW, "user", (
         "process_of_host", "signal_to_init", "supervisor_killed", "supervisor_invisible",
-        "scheduling", "kill_everything", "daemon_ends_with_session", "no_debug", "init",
+        "scheduling", "kill_everything", "daemon_ends_with_session", "no_debug",
         "core_handler_of_the_host_is_not_started")),
     "escape/test_proc.py": (NEW, "user", ("read", "write", "private_tmp_stays_inside",
                                           "no_device_node_anywhere")),
