@@ -154,7 +154,8 @@ static bool is_masked(const struct kept_list *list, const char *path) {
 
 static void add_secret(const struct kept_request *request, struct kept_list *list, const char *path,
                        const char *tree) {
-  if (path_is_under(path, tree) && kept_is_shown(request, path) && !is_masked(list, path))
+  if (path_is_under(path, tree) && kept_is_shown(request, path) && !is_masked(list, path) &&
+      !(request->host && plan_is_closed(request->host, path)))
     add_name(list, KEPT_MASK, path);
 }
 

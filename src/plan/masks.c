@@ -41,20 +41,18 @@ static void hide_runtime_folder(struct compiler *compiler) {
     found_add(&compiler->hidden, path, NULL, "sockets of your own session");
 }
 
-/* What the caller himself cannot open, the command cannot open either: same ids, same file. For
- * root, who can, everything is masked. */
-static bool is_closed(const struct compiler *compiler, const char *path,
+static bool is_closed(const struct host_context *host, const char *path,
                       const struct stat *status) {
   if (S_ISSOCK(status->st_mode)) /* connecting is writing */
     return faccessat(AT_FDCWD, path, W_OK, AT_EACCESS) < 0;
-  return compiler->host->user != 0 && status->st_uid != compiler->host->user &&
+  return host->user != 0 && status->st_uid != host->user &&
          faccessat(AT_FDCWD, path, R_OK, AT_EACCESS) < 0 &&
          (!S_ISDIR(status->st_mode) || faccessat(AT_FDCWD, path, X_OK, AT_EACCESS) < 0);
 }
 
-static bool is_closed_anyway(const struct compiler *compiler, const char *path) {
+bool plan_is_closed(const struct host_context *host, const char *path) {
   struct stat status;
-  return lstat(path, &status) == 0 && is_closed(compiler, path, &status);
+  return lstat(path, &status) == 0 && is_closed(host, path, &status);
 }
 
 /* Nothing is there, or a file that is closed: it is so under all its names, and needs no further
@@ -62,7 +60,7 @@ static bool is_closed_anyway(const struct compiler *compiler, const char *path) 
 static bool is_no_secret(const struct compiler *compiler, const char *path) {
   struct stat status;
   return lstat(path, &status) < 0 ||
-         (S_ISREG(status.st_mode) && is_closed(compiler, path, &status));
+         (S_ISREG(status.st_mode) && is_closed(compiler->host, path, &status));
 }
 
 static bool is_found(const struct found_list *list, const char *path) {
@@ -150,7 +148,7 @@ static void add_hole(struct compiler *compiler, const char *mask, const char *pa
 
 static void add_mask(struct compiler *compiler, const char *path, const char *why) {
   bool gone = compile_covered(&compiler->masked, path) && !compile_covered(&compiler->holes, path);
-  if (gone || !is_visible(compiler, path) || is_closed_anyway(compiler, path))
+  if (gone || !is_visible(compiler, path) || plan_is_closed(compiler->host, path))
     return;
   strv_add(&compiler->masked, path);
   /* A mask moves along when a folder above it is renamed, and the next session would look for the
