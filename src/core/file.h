@@ -44,6 +44,10 @@ ssize_t fd_receive(int socket, int ret_fds[FD_PASS_LIMIT], void *payload, size_t
  * ours would land on their numbers. 0 or a negative errno. */
 int fd_reserve_standard(void);
 
+/* Closes a descriptor whose closing takes the kernel long (a grace period for watches: 10 ms and
+ * more), without waiting for it where that can be had (Linux 6.9). */
+void fd_abandon(int fd);
+
 /* Is it a file that its holder may read, and could open again for writing by /proc/self/fd? */
 bool fd_is_readable_file(int fd);
 

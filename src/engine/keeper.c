@@ -54,6 +54,8 @@ void keeping_tell(const struct keeping *keeping, enum keeper_kind kind, int errn
 }
 
 static _Noreturn void leave(const struct keeping *keeping) {
+  if (keeping->changes >= 0)
+    fd_abandon(keeping->changes);
   keeping_tell(keeping, KEEPER_DONE, 0, "");
   _exit(0);
 }
