@@ -132,8 +132,8 @@ struct operation *plan_add(struct plan *plan, enum operation_kind kind, const ch
                            const char *source, const char *why_format, ...)
     __attribute__((format(printf, 5, 6)));
 
-/* What the caller himself cannot open, the command cannot open either: same ids, same file. It needs
- * no mask. For root, who can, everything is masked. */
+/* What the caller himself cannot open, the command cannot open either: same ids, same file. It
+ * needs no mask. For root, who can, everything is masked. */
 bool plan_is_closed(const struct host_context *host, const char *path);
 
 /* Where a command may be found by the PATH of this environment (or where it says itself). */
