@@ -52,7 +52,7 @@ def world():
     created.close()
 
 
-@pytest.fixture(params=["root", "user"])
+@pytest.fixture(params=harness.IDENTITIES)
 def identity(request, world):
     try:
         return world.identity(request.param)

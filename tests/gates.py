@@ -15,7 +15,7 @@ import sessions
 GATES = ("fuse", "notify")
 LONG = bool(os.environ.get("SANDBOX_TEST_LONG"))
 # FUSE as root has nothing of its own here: only in the long run.
-PAIRS = [f"{gate}-{name}" for gate in GATES for name in ("root", "user")
+PAIRS = [f"{gate}-{name}" for gate in GATES for name in harness.IDENTITIES
          if LONG or (gate, name) != ("fuse", "root")]
 
 

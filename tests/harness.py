@@ -31,6 +31,7 @@ TESTS = os.path.dirname(os.path.abspath(__file__))
 REPOSITORY = os.path.dirname(TESTS)
 # How `run` starts the tests' commands: "--mode dynamic --gate fuse" runs the same tests again with
 # a gate in place of the whole host's tree.
+IDENTITIES = os.environ.get("SANDBOX_TEST_IDENTITIES", "root user").split()
 MODE = os.environ.get("SANDBOX_TEST_MODE", "--static").split()
 DYNAMIC = MODE != ["--static"]
 # An emulated processor does a tenth of the work, on a busy machine less: nothing here measures time.

@@ -13,6 +13,8 @@ import time
 
 import pytest
 
+COUNT, ROUNDS = (150, 8) if os.environ.get("SANDBOX_TEST_LONG") else (40, 4)
+
 
 def tree(folder):
     """Everything below a folder: type, permissions and contents by name."""
@@ -268,8 +270,7 @@ def test_nothing_is_lost_when_the_monitor_dies(caller):
     assert (caller.project / "n").read_text() == "x\n"
 
 
-MANY = r"""
-    i=0; while [ $i -lt 150 ]; do
+MANY = f"i=0; while [ $i -lt {COUNT} ]; do" + r"""
       mkdir -p d$i; echo $i > d$i/new; echo $i >> f$i; rm -f g$i; rm -rf h$i; i=$((i+1))
     done
     rm -r type; echo file > type; chmod 700 d3; chmod 755 f3; chmod 500 d5
@@ -278,7 +279,7 @@ MANY = r"""
 
 def test_an_interrupted_apply_is_continued(caller):
     files = {"type/inner": "1"}
-    for number in range(150):
+    for number in range(COUNT):  # each is synced to the disk
         files.update({f"f{number}": "1\n", f"g{number}": "1\n", f"h{number}/x": "1\n"})
     fill(caller, files)
     sid = caller.overlay(MANY)
@@ -290,7 +291,7 @@ def test_an_interrupted_apply_is_continued(caller):
     duration = time.monotonic() - begin
     expected = tree(caller.project)
 
-    for _ in range(8):
+    for _ in range(ROUNDS):
         for name in ("project", "state"):
             shutil.rmtree(caller.folder / name)
             # Stamps of the copy would be newer than the session: the copy keeps the inodes' data

@@ -9,6 +9,8 @@ import tempfile
 
 import pytest
 
+import harness
+
 USER = f"sandboxtest{os.getpid() % 100000}"
 
 
@@ -77,7 +79,7 @@ def ordinary_user():
     subprocess.run(["userdel", "--remove", USER], capture_output=True)
 
 
-@pytest.fixture(params=["root", "user"])
+@pytest.fixture(params=harness.IDENTITIES)
 def caller(request, sandbox):
     name = None
     if request.param == "user" and os.geteuid() == 0:

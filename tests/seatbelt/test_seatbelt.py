@@ -223,10 +223,13 @@ def test_sockets_and_local_binding(profile, name):
         ("deny", "network-outbound", "socket", HOME + "/.run/agent2"))
 
 
-@pytest.mark.parametrize("proxy", ["http://proxy.example:8080", "10.0.0.1:1", "localhost:x",
-                                   "localhost:99999"])
-def test_a_proxy_elsewhere_is_refused(program, tmp_path, proxy):
-    with pytest.raises(AssertionError, match="not a port of this machine"):
+@pytest.mark.parametrize("proxy, reason", [
+    ("http://proxy.example:8080", "not a port of this machine"),
+    ("10.0.0.1:1", "not a port of this machine"),
+    ("localhost:x", r"policy.yaml:2:39: .* is not HOST:PORT"),
+    ("localhost:99999", r"policy.yaml:2:39: .* is not HOST:PORT")])
+def test_a_proxy_elsewhere_is_refused(program, tmp_path, proxy, reason):
+    with pytest.raises(AssertionError, match=reason):
         Profile(program, tmp_path, f"network: {{mode: filtered, http_proxy: '{proxy}'}}\n")
 
 
