@@ -31,6 +31,10 @@ int audit_end(struct audit *audit, json_t *fields, struct sb_error *error);
 /* Closes it, ending it if nobody has. NULL is nothing. */
 void audit_close(struct audit *audit);
 
+/* Makes the file of the log ahead of its first line: while a person thinks, not while the call
+ * waits that he has answered. If it fails, the first line says so. */
+void audit_prepare(struct audit *audit);
+
 /* Appends one event; time, sequence number and hash are added. Steals `fields` (an object, or
  * NULL). Returns -1 if it cannot be written: the caller denies, and says so. */
 int audit_write(struct audit *audit, const char *event, json_t *fields, struct sb_error *error);

@@ -79,6 +79,8 @@ void supervision_step(struct monitor *monitor, const struct pollfd *watched) {
     return;
   prompt_step(supervision->prompt, watched);
   decisions_tick(supervision->decisions);
+  if (monitor->audit && decisions_pending(supervision->decisions, 0))
+    audit_prepare(monitor->audit);
 }
 
 static uint64_t sooner(uint64_t first, uint64_t second) {
