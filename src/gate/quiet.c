@@ -12,6 +12,7 @@
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "core/alloc.h"
@@ -19,7 +20,7 @@
 #include "core/file.h"
 #include "gate/target.h"
 
-enum { NONE = -1 };
+enum { NONE = -1, ATTEMPTS = 20 };
 
 struct doing {
   struct target target;
@@ -58,17 +59,24 @@ static const struct quiet_row {
 #endif
 };
 
-/* "257 0xffffff9c 0x7ffe… …": the number and six arguments, or "running". */
+/* "257 0xffffff9c 0x7ffe… …": the number and six arguments, or "running": it has asked us, but does
+ * not sleep yet. It will in an instant, for it waits for our answer. */
 static bool read_call(pid_t thread, struct doing *ret_doing) {
+  static const struct timespec instant = {.tv_nsec = 50000};
   char path[64];
-  _cleanup_free_ char *text = NULL;
-  snprintf(path, sizeof path, "/proc/%d/syscall", (int)thread);
-  if (thread <= 0 || file_read_at(AT_FDCWD, path, 4096, &text, NULL) < 0)
-    return false;
   uint64_t *at = ret_doing->arguments;
   ret_doing->target.thread = thread;
-  return sscanf(text, "%ld %lx %lx %lx %lx %lx %lx", &ret_doing->number, &at[0], &at[1], &at[2],
-                &at[3], &at[4], &at[5]) == 7;
+  snprintf(path, sizeof path, "/proc/%d/syscall", (int)thread);
+  for (int attempt = 0; thread > 0 && attempt < ATTEMPTS; attempt++) {
+    _cleanup_free_ char *text = NULL;
+    if (file_read_at(AT_FDCWD, path, 4096, &text, NULL) < 0)
+      return false;
+    if (strncmp(text, "running", strlen("running")) != 0)
+      return sscanf(text, "%ld %lx %lx %lx %lx %lx %lx", &ret_doing->number, &at[0], &at[1], &at[2],
+                    &at[3], &at[4], &at[5]) == 7;
+    nanosleep(&instant, NULL);
+  }
+  return false;
 }
 
 static bool read_flags(const struct doing *doing, const struct quiet_row *row,
