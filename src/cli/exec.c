@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "cli/exec-input.h"
 #include "cli/session.h"
 #include "cli/values.h"
 #include "core/cleanup.h"
@@ -135,19 +136,23 @@ int session_exec(const char *folder, const struct exec_options *options, struct 
       .exit_code = -1,
       .command = options->arguments[0],
   };
-  static const int own[] = {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO};
+  struct exec_input input = {.reader = STDIN_FILENO};
   if (client_open(folder, &relay.connection, error) < 0)
     return -1;
   client_set_patience(&relay.connection, CLIENT_WAIT_FOREVER);
   relay.signals = take_signals();
-  int result = client_send(&relay.connection, exec_request(options), own,
-                           options->terminal ? 0 : ARRAY_SIZE(own), error);
+  int result = options->feed ? exec_input_open(&input, error) : 0;
+  const int own[] = {input.reader, STDOUT_FILENO, STDERR_FILENO};
+  if (result == 0)
+    result = client_send(&relay.connection, exec_request(options), own,
+                         options->terminal ? 0 : ARRAY_SIZE(own), error);
   while (result == 0 && relay.exit_code < 0)
     result = relay_once(&relay, error);
   terminal_drain(&relay.terminal);
   terminal_restore(&relay.terminal);
   client_close(&relay.connection);
   close(relay.signals);
+  exec_input_close(&input);
   return result < 0 && relay.exit_code < 0 ? -1 : relay.exit_code;
 }
 
@@ -234,6 +239,11 @@ static int collect_environment(const struct invocation *invocation, struct strv 
   return 0;
 }
 
+/* See plan_request.outside_files. */
+static bool may_not_get_files(const struct registry_entry *entry) {
+  return json_is_false(json_object_get(entry->state, "outside_files"));
+}
+
 static int run_in_session(const struct invocation *invocation, struct exec_options *options) {
   _cleanup_error_ struct sb_error error = {0};
   _cleanup_choice_ struct session_choice choice = {0};
@@ -250,6 +260,8 @@ static int run_in_session(const struct invocation *invocation, struct exec_optio
   const char *given = invocation_value(invocation, EXEC_CHDIR);
   _cleanup_free_ char *folder = given ? path_join(choice.host.cwd, given) : NULL;
   options->folder = folder;
+  options->feed =
+      !options->terminal && fd_is_readable_file(STDIN_FILENO) && may_not_get_files(choice.entry);
   int code = is_elsewhere(choice.entry) ? enter_elsewhere(choice.entry->folder, options, &error)
                                         : session_exec(choice.entry->folder, options, &error);
   if (error.message)

@@ -34,5 +34,6 @@ struct exec_options {
   char *const *environment; /* NAME=value */
   size_t environment_count;
   bool terminal;
+  bool feed; /* stdin is a file that the session must not get */
 };
 int session_exec(const char *folder, const struct exec_options *options, struct sb_error *error);

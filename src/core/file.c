@@ -12,6 +12,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/sysmacros.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -252,9 +253,20 @@ int fd_reserve_standard(void) {
   }
 }
 
+static bool is_harmless_device(int fd, const struct stat *status) {
+  static const unsigned harmless[] = {3, 5, 7, 8, 9}; /* null, zero, full, random, urandom */
+  for (size_t i = 0; i < ARRAY_SIZE(harmless); i++) {
+    if (status->st_rdev == makedev(1, harmless[i]))
+      return true;
+  }
+  return isatty(fd);
+}
+
 bool fd_is_readable_file(int fd) {
   struct stat status;
   int flags = fcntl(fd, F_GETFL);
-  return flags >= 0 && (flags & O_ACCMODE) == O_RDONLY && fstat(fd, &status) == 0 &&
-         (S_ISREG(status.st_mode) || S_ISBLK(status.st_mode));
+  if (flags < 0 || (flags & O_ACCMODE) != O_RDONLY || fstat(fd, &status) < 0 ||
+      S_ISFIFO(status.st_mode) || S_ISSOCK(status.st_mode) || S_ISDIR(status.st_mode))
+    return false;
+  return !S_ISCHR(status.st_mode) || !is_harmless_device(fd, &status);
 }

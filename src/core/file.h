@@ -48,7 +48,9 @@ int fd_reserve_standard(void);
  * more), without waiting for it where that can be had (Linux 6.9). */
 void fd_abandon(int fd);
 
-/* Is it a file that its holder may read, and could open again for writing by /proc/self/fd? */
+/* Is it a file or device that its holder may read, and could open again for writing by
+ * /proc/self/fd? Not pipes, sockets, terminals, and devices that forget what they get; nor folders,
+ * which no command gets at all. */
 bool fd_is_readable_file(int fd);
 
 /* Closes every descriptor above 2 that is not listed. Raw: no allocation. */

@@ -1,5 +1,5 @@
 /* Mount powers inside a session's user namespace, for the two processes outside that have them: the
- * broker, which makes approved objects visible, and the guard, which keeps masks and protections in
+ * broker, which makes approved objects visible, and the keeper, which keeps masks and protections in
  * their places. Both stand in a mount namespace of their own (the host's whole view) and step into
  * the session's to work there. No allocation; no name is resolved through a symbolic link. */
 #pragma once

@@ -113,6 +113,10 @@ static const char *plan_network_name(const struct plan *plan) {
   return plan->network.driver ? plan->network.driver->name : "relay";
 }
 
+bool plan_holds_outside_files(const struct plan *plan) {
+  return plan->gate == GATE_NONE || plan->landlock.handled_fs || !plan->landlock.scoped;
+}
+
 json_t *plan_to_json(const struct plan *plan) {
   json_t *object = json_object(), *operations = json_array();
   for (size_t i = 0; i < plan->operation_count; i++)

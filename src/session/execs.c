@@ -136,7 +136,7 @@ static int to_memory_file(const struct text *text, struct sb_error *error) {
 /* A folder would be a way out: openat(0, "..") walks the host. A file for reading could be opened
  * again for writing where nothing holds it: see plan_request.outside_files. */
 static int check_descriptors(const struct plan *plan, const int fds[3], struct sb_error *error) {
-  bool held = plan->gate == GATE_NONE || plan->landlock.handled_fs || !plan->landlock.scoped;
+  bool held = plan_holds_outside_files(plan);
   for (int i = 0; i < 3; i++) {
     struct stat status;
     if (fds[i] < 0)

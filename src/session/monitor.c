@@ -513,13 +513,16 @@ const struct strv *session_command(const struct session_request *request) {
 }
 
 static json_t *session_state(const struct session_request *request) {
-  return registry_state(&(struct registry_subject){
+  json_t *state = registry_state(&(struct registry_subject){
       .host = request->host,
       .session_id = request->session_id,
       .mode = request->mode,
       .backend = request->backend ? request->backend : "native",
       .command = request->idle ? NULL : session_command(request),
   });
+  json_object_set_new(state, "outside_files",
+                      json_boolean(plan_holds_outside_files(request->plan)));
+  return state;
 }
 
 static int register_session(struct monitor *monitor, struct sb_error *error) {
