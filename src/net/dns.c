@@ -11,7 +11,12 @@
 #define CLASS_IN    1
 #define ANSWER_TTL  60 /* how long a synthetic address may be kept without asking again */
 
-enum { FLAG_RESPONSE = 0x8000, FLAG_RECURSION_DESIRED = 0x0100, FLAG_RECURSION_AVAILABLE = 0x80 };
+enum {
+  FLAG_RESPONSE = 0x8000,
+  FLAG_RECURSION_DESIRED = 0x0100,
+  FLAG_RECURSION_AVAILABLE = 0x80,
+  FLAG_CHECKING_DISABLED = 0x10,
+};
 enum { OPCODE_MASK = 0x7800, EDE_OPTION = 15, EDE_BLOCKED = 15 };
 
 static uint16_t get16(const uint8_t *at) {
@@ -62,30 +67,90 @@ static const uint8_t *skip_name(const uint8_t *at, const uint8_t *end) {
   return NULL;
 }
 
-static void read_options(const uint8_t *at, const uint8_t *end, unsigned count,
-                         struct dns_question *question) {
-  for (; count > 0 && at; count--) {
-    at = skip_name(at, end);
-    if (!at || end - at < 10)
-      return;
-    uint16_t type = get16(at), size = get16(at + 2), length = get16(at + 8);
-    if (length > end - at - 10)
-      return;
-    if (type == DNS_TYPE_OPT) {
-      question->has_options = true;
-      question->options_size = size;
-    }
-    at += 10 + length;
-  }
+/* A record behind the question, in place. */
+struct record {
+  bool is_of_root;
+  uint16_t type, class, length;
+  const uint8_t *ttl, *data;
+};
+
+/* Steps over one; false if it is not all there. */
+static bool take_record(const uint8_t **at, const uint8_t *end, struct record *ret) {
+  const uint8_t *head = skip_name(*at, end);
+  if (!head || end - head < 10)
+    return false;
+  *ret = (struct record){**at == 0,       get16(head), get16(head + 2),
+                         get16(head + 8), head + 4,    head + 10};
+  if (ret->length > end - ret->data)
+    return false;
+  *at = ret->data + ret->length;
+  return true;
 }
 
-/* "4.3.2.1.in-addr.arpa" */
+/* Each option is a code, a length and so many bytes. */
+static bool are_options_whole(const struct record *record) {
+  const uint8_t *at = record->data, *end = at + record->length;
+  while (end - at >= 4 && get16(at + 2) <= end - at - 4)
+    at += 4 + get16(at + 2);
+  return at == end;
+}
+
+/* The options are one record of the root. The class has the size of answers, the second byte of the
+ * lifetime the version. */
+static enum dns_code read_options(const struct record *record, struct dns_question *question) {
+  if (question->has_options || !record->is_of_root || !are_options_whole(record))
+    return DNS_FORMAT_ERROR;
+  question->has_options = true;
+  question->options_size = record->class;
+  return record->ttl[1] == 0 ? DNS_OK : DNS_BAD_VERSION;
+}
+
+/* Options stand in the last section and nowhere else. A wrong message is worse than a version that
+ * is not known. */
+static enum dns_code read_records(const uint8_t *at, const uint8_t *end, unsigned authority,
+                                  unsigned additional, struct dns_question *question) {
+  enum dns_code worst = DNS_OK;
+  for (unsigned i = 0; i < authority + additional; i++) {
+    struct record record;
+    if (!take_record(&at, end, &record))
+      return DNS_FORMAT_ERROR;
+    if (record.type != DNS_TYPE_OPT)
+      continue;
+    enum dns_code code = i < authority ? DNS_FORMAT_ERROR : read_options(&record, question);
+    if (code == DNS_FORMAT_ERROR)
+      return code;
+    worst = code;
+  }
+  return worst;
+}
+
+/* What is no type of data but something to do. */
+static enum dns_code judge_type(uint16_t type) {
+  static const struct {
+    uint16_t type;
+    enum dns_code code;
+  } types[] = {
+      {0, DNS_FORMAT_ERROR},      {DNS_TYPE_OPT, DNS_FORMAT_ERROR},
+      {249, DNS_NOT_IMPLEMENTED},                             /* TKEY */
+      {250, DNS_FORMAT_ERROR},                                /* TSIG */
+      {251, DNS_REFUSED},         {252, DNS_REFUSED},         /* zone transfers */
+      {253, DNS_NOT_IMPLEMENTED}, {254, DNS_NOT_IMPLEMENTED}, /* MAILB, MAILA */
+  };
+  for (size_t i = 0; i < ARRAY_SIZE(types); i++) {
+    if (types[i].type == type)
+      return types[i].code;
+  }
+  return DNS_OK;
+}
+
+/* "4.3.2.1.in-addr.arpa"; "04.3.2.1.in-addr.arpa" is another name. */
 static bool read_reverse_v4(const char *name, struct address *ret) {
   unsigned bytes[4];
-  int used = 0;
-  if (sscanf(name, "%3u.%3u.%3u.%3u.in-addr.arpa%n", &bytes[3], &bytes[2], &bytes[1], &bytes[0],
-             &used) != 4 ||
-      used == 0 || name[used] != '\0')
+  char again[HOST_NAME_SIZE];
+  if (sscanf(name, "%3u.%3u.%3u.%3u.", &bytes[3], &bytes[2], &bytes[1], &bytes[0]) != 4)
+    return false;
+  snprintf(again, sizeof again, "%u.%u.%u.%u.in-addr.arpa", bytes[3], bytes[2], bytes[1], bytes[0]);
+  if (strcmp(name, again) != 0)
     return false;
   *ret = (struct address){.family = 4};
   for (int i = 0; i < 4; i++) {
@@ -113,6 +178,7 @@ static bool read_reverse_v6(const char *name, struct address *ret) {
 }
 
 static void read_meaning(struct dns_question *question, const char *written) {
+  question->is_root = written[0] == '\0';
   if (!host_parse(written, strlen(written), question->name))
     question->name[0] = '\0';
   question->is_reverse = read_reverse_v4(question->name, &question->reversed) ||
@@ -139,11 +205,13 @@ int dns_read(const uint8_t *message, size_t length, struct dns_question *ret_que
   question.question_length = used + 4;
   question.type = get16(at + used);
   question.class = get16(at + used + 2);
-  unsigned records = (unsigned)get16(message + 8) + get16(message + 10);
-  read_options(at + used + 4, end, records, &question);
+  enum dns_code code =
+      read_records(at + used + 4, end, get16(message + 8), get16(message + 10), &question);
   read_meaning(&question, written);
   *ret_question = question;
-  return question.class == CLASS_IN ? DNS_OK : DNS_REFUSED;
+  if (code != DNS_OK)
+    return code;
+  return question.class == CLASS_IN ? judge_type(question.type) : DNS_REFUSED;
 }
 
 /* ---- writing ---- */
@@ -190,7 +258,8 @@ static void write_options(struct writer *writer, const struct dns_reply *reply) 
   *writer->at++ = 0; /* the root */
   put16(writer->at, DNS_TYPE_OPT);
   put16(writer->at + 2, DNS_ANSWER_SIZE);
-  memset(writer->at + 4, 0, 4);
+  put16(writer->at + 4, (unsigned)reply->code >> 4 << 8); /* and version 0 */
+  put16(writer->at + 6, 0);
   put16(writer->at + 8, (unsigned)size);
   writer->at += 10;
   if (!reply->blocked)
@@ -208,9 +277,10 @@ size_t dns_write(const struct dns_question *question, const struct dns_reply *re
   struct writer writer = {ret_message, ret_message + HEADER_SIZE};
   bool answered = reply->code == DNS_OK && (reply->address || reply->pointer);
   put16(ret_message, question->id);
-  put16(ret_message + 2, FLAG_RESPONSE |
-                             (question->flags & (OPCODE_MASK | FLAG_RECURSION_DESIRED)) |
-                             FLAG_RECURSION_AVAILABLE | reply->code);
+  put16(ret_message + 2,
+        FLAG_RESPONSE |
+            (question->flags & (OPCODE_MASK | FLAG_RECURSION_DESIRED | FLAG_CHECKING_DISABLED)) |
+            FLAG_RECURSION_AVAILABLE | (reply->code & 15));
   put16(ret_message + 4, question->question ? 1 : 0);
   put16(ret_message + 6, answered ? 1 : 0);
   put16(ret_message + 8, 0);
@@ -230,9 +300,7 @@ size_t dns_write(const struct dns_question *question, const struct dns_reply *re
 
 size_t dns_write_truncated(const struct dns_question *question,
                            uint8_t ret_message[DNS_ANSWER_SIZE]) {
-  struct dns_question bare = *question;
-  bare.has_options = false;
-  size_t length = dns_write(&bare, &(struct dns_reply){.code = DNS_OK}, ret_message);
+  size_t length = dns_write(question, &(struct dns_reply){.code = DNS_OK}, ret_message);
   ret_message[2] |= 0x02;
   return length;
 }

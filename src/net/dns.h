@@ -8,7 +8,13 @@
 #define DNS_UDP_SIZE    512
 #define DNS_ANSWER_SIZE 1232 /* the largest answer we write */
 
-enum { DNS_TYPE_A = 1, DNS_TYPE_PTR = 12, DNS_TYPE_AAAA = 28, DNS_TYPE_OPT = 41 };
+enum {
+  DNS_TYPE_A = 1,
+  DNS_TYPE_PTR = 12,
+  DNS_TYPE_AAAA = 28,
+  DNS_TYPE_OPT = 41,
+  DNS_TYPE_ANY = 255,
+};
 
 enum dns_code {
   DNS_OK = 0,
@@ -17,11 +23,13 @@ enum dns_code {
   DNS_NO_SUCH_NAME = 3,
   DNS_NOT_IMPLEMENTED = 4,
   DNS_REFUSED = 5,
+  DNS_BAD_VERSION = 16, /* of EDNS; its upper bits are in the options */
 };
 
 struct dns_question {
   uint16_t id, flags, type, class;
   char name[HOST_NAME_SIZE]; /* lower case, no dot at the end; "" if it is no host name */
+  bool is_root;              /* "." */
   bool is_reverse;           /* in-addr.arpa or ip6.arpa */
   struct address reversed;   /* of such a name */
   bool has_options;          /* EDNS */
@@ -45,6 +53,6 @@ struct dns_reply {
 size_t dns_write(const struct dns_question *question, const struct dns_reply *reply,
                  uint8_t ret_message[DNS_ANSWER_SIZE]);
 
-/* Only the question and the flag that says: ask again by TCP. */
+/* Only the question, the options and the flag that says: ask again by TCP. */
 size_t dns_write_truncated(const struct dns_question *question,
                            uint8_t ret_message[DNS_ANSWER_SIZE]);

@@ -277,6 +277,10 @@ static void on_resolved(void *context, const struct resolved *resolved) {
     flow_fail(flow, "there is no such name");
     return;
   }
+  if (resolved->status == RESOLVE_NO_ADDRESS) {
+    flow_fail(flow, "the name has no address");
+    return;
+  }
   if (resolved->status != RESOLVE_OK) {
     flow_fail(flow, "the name servers of this machine do not answer");
     return;

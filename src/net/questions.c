@@ -137,8 +137,8 @@ static bool is_local_name(const struct relay *relay, const char *name) {
 static void reply_with(struct asker *asker, const struct dns_question *question,
                        const struct address *v4, const struct address *v6) {
   struct dns_reply reply = {.code = DNS_OK};
-  if (question->type == DNS_TYPE_A)
-    reply.address = v4;
+  if (question->type == DNS_TYPE_A || question->type == DNS_TYPE_ANY)
+    reply.address = v4; /* "any" is content with one (RFC 8482) */
   else if (question->type == DNS_TYPE_AAAA)
     reply.address = v6;
   send_reply(asker, question, &reply); /* other types: the name is there, but has none of it */
@@ -159,13 +159,17 @@ static void reply_synthetic(struct asker *asker, const struct dns_question *ques
 }
 
 static void reply_reverse(struct asker *asker, const struct dns_question *question) {
-  static const struct address loopback = {.family = 4, .bytes = {127}};
+  static const struct address loopback4 = {.family = 4, .bytes = {127}},
+                              loopback6 = {.family = 6, .bytes = {[15] = 1}};
   struct dns_reply reply = {.code = DNS_OK};
   reply.pointer = names_find(asker->relay->names, &question->reversed);
-  if (address_within(&question->reversed, &loopback, 8))
+  if (address_within(&question->reversed, &loopback4, 8) ||
+      address_equal(&question->reversed, &loopback6))
     reply.pointer = "localhost";
   if (!reply.pointer)
     reply.code = DNS_NO_SUCH_NAME;
+  if (question->type != DNS_TYPE_PTR && question->type != DNS_TYPE_ANY)
+    reply.pointer = NULL; /* the name is there, but has none of it */
   send_reply(asker, question, &reply);
 }
 
@@ -261,11 +265,13 @@ static void on_resolved(void *context, const struct resolved *resolved) {
   struct asker asker = asked->asker;
   struct dns_question question;
   (void)dns_read(asked->message, asked->length, &question); /* it was read before */
+  static const enum dns_code codes[] = {[RESOLVE_NO_SUCH_NAME] = DNS_NO_SUCH_NAME,
+                                        [RESOLVE_NO_ADDRESS] = DNS_OK, /* and nothing with it */
+                                        [RESOLVE_FAILED] = DNS_SERVER_FAILURE};
   if (resolved->status == RESOLVE_OK)
     reply_synthetic(&asker, &question);
   else
-    reply_code(&asker, &question,
-               resolved->status == RESOLVE_FAILED ? DNS_SERVER_FAILURE : DNS_NO_SUCH_NAME);
+    reply_code(&asker, &question, codes[resolved->status]);
   free_asked(asked);
   if (asker.flow)
     questions_read_stream(asker.flow);
@@ -307,8 +313,8 @@ static void answer(struct asker *asker, const uint8_t *message, size_t length) {
     reply_reverse(asker, &question);
     return;
   }
-  if (question.name[0] == '\0') {
-    reply_code(asker, &question, DNS_NO_SUCH_NAME);
+  if (question.name[0] == '\0') { /* without a root there would be no names at all */
+    reply_code(asker, &question, question.is_root ? DNS_OK : DNS_NO_SUCH_NAME);
     return;
   }
   if (is_local_name(relay, question.name)) {

@@ -210,8 +210,17 @@ static void collect(const struct ares_addrinfo *info, struct resolved *resolved)
 }
 
 static enum resolve_status status_of(int result) {
-  bool nothing = result == ARES_ENOTFOUND || result == ARES_ENODATA || result == ARES_EBADNAME;
-  return result == ARES_SUCCESS ? RESOLVE_OK : nothing ? RESOLVE_NO_SUCH_NAME : RESOLVE_FAILED;
+  switch (result) {
+  case ARES_SUCCESS:
+    return RESOLVE_OK;
+  case ARES_ENODATA:
+    return RESOLVE_NO_ADDRESS;
+  case ARES_ENOTFOUND:
+  case ARES_EBADNAME:
+    return RESOLVE_NO_SUCH_NAME;
+  default:
+    return RESOLVE_FAILED;
+  }
 }
 
 static void on_answer(void *context, int result, int timeouts, struct ares_addrinfo *info) {
@@ -222,7 +231,7 @@ static void on_answer(void *context, int result, int timeouts, struct ares_addri
     collect(info, &resolved);
   ares_freeaddrinfo(info);
   if (resolved.status == RESOLVE_OK && resolved.count == 0)
-    resolved.status = RESOLVE_NO_SUCH_NAME;
+    resolved.status = RESOLVE_NO_ADDRESS;
   unlink_question(question);
   if (resolved.status != RESOLVE_FAILED)
     remember(question->resolver, question->name, &resolved);

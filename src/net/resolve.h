@@ -7,7 +7,7 @@
 
 #define RESOLVE_LIMIT 16 /* addresses of one name that are tried */
 
-enum resolve_status { RESOLVE_OK, RESOLVE_NO_SUCH_NAME, RESOLVE_FAILED };
+enum resolve_status { RESOLVE_OK, RESOLVE_NO_SUCH_NAME, RESOLVE_NO_ADDRESS, RESOLVE_FAILED };
 
 struct resolved {
   enum resolve_status status;

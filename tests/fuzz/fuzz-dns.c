@@ -44,6 +44,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t length) {
       {.code = DNS_OK, .pointer = LABEL LABEL LABEL LABEL "b"}, /* 253: none is longer */
       {.code = DNS_NO_SUCH_NAME, .blocked = true},
       {.code = DNS_FORMAT_ERROR},
+      {.code = DNS_BAD_VERSION},
   };
   struct dns_question question;
   char name[HOST_NAME_SIZE];

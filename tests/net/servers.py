@@ -69,7 +69,7 @@ class Names:
             packed = socket.inet_pton(family, address)
             records += b"\xc0\x0c" + struct.pack("!HHIH", kind, 1, 1, len(packed)) + packed
             count += 1
-        code = 0 if addresses else 3
+        code = 3 if addresses is None else 0
         return message[:2] + struct.pack("!HHHHH", 0x8180 | code, 1, count, 0, 0) + question + records
 
 

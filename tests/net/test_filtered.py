@@ -150,6 +150,30 @@ def test_questions_by_tcp_to_any_server(net):
         assert result.stdout.strip() == "198.18.0.1", (more, result)
 
 
+ASK = ["dig", "+tries=1", "+time=3", "+noednsnegotiation"]
+
+
+@pytest.mark.parametrize("question,status,answer", [
+    (["+edns=1", "good.test"], "BADVERS", None), (["+edns=255", "+tcp", "evil.test"], "BADVERS", None),
+    (["+edns=0", "good.test"], "NOERROR", "198.18.0.1"), (["ANY", "good.test"], "NOERROR", "198.18.0.1"),
+    (["+tcp", "AXFR", "good.test"], "Transfer failed", None), (["TYPE253", "good.test"], "NOTIMP", None),
+    (["MX", "good.test"], "NOERROR", None), (["CH", "TXT", "version.bind"], "REFUSED", None),
+    (["+opcode=update", "good.test"], "NOTIMP", None), (["NS", "."], "NOERROR", None),
+    (["empty.test"], "NOERROR", None), (["missing.test"], "NXDOMAIN", None),
+    (["-x", "127.0.0.1"], "NOERROR", "localhost."), (["-x", "::1"], "NOERROR", "localhost."),
+    (["A", "1.0.0.127.in-addr.arpa"], "NOERROR", None),
+    (["PTR", "01.0.0.127.in-addr.arpa"], "NXDOMAIN", None)], ids=lambda value: "-".join(value)
+    if isinstance(value, list) else "")
+def test_unusual_questions(net, question, status, answer):
+    """RFC 1035, 6891, 8482: what is not known is said to be so, and what is there is not denied."""
+    result = net.run([*ASK, *question], options=allow("good.test", "empty.test", "missing.test"))
+    lines = result.stdout.splitlines()
+    answers = [line.split()[-1] for line in lines if line and not line.startswith(";")]
+    assert f"status: {status}," in result.stdout or f"; {status}." in lines, result
+    assert answers == ([answer] if answer else []), result
+    assert status != "BADVERS" or "EDNS: version: 0" in result.stdout, result
+
+
 def test_denied_name_is_explained_to_dig(net):
     result = net.run(["dig", "evil.test"], options=allow("good.test"))
     assert "NXDOMAIN" in result.stdout and "denied by the sandbox" in result.stdout, result

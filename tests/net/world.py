@@ -35,6 +35,7 @@ ZONE = {
     "mixed.test": ["10.1.2.3", "203.0.113.10"],
     "rebind.test": ["203.0.113.10"],
     "dead.test": ["203.0.113.99"],
+    "empty.test": [],  # it exists, with other data than addresses
     "db.corp.test": ["203.0.113.10"],
     "xn--bcher-kva.test": ["203.0.113.10"],  # bücher
     "xn--pypal-4ve.test": ["203.0.113.10"],  # paypal with a Cyrillic letter
