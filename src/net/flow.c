@@ -431,6 +431,8 @@ static void note_events(struct end *end, uint32_t events) {
     end->writable = true;
   if (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR | EPOLLPRI))
     end->unsure = true;
+  if (events & (EPOLLRDHUP | EPOLLHUP))
+    end->hung_up = true;
   if (events & EPOLLPRI)
     end->urgent = true;
 }

@@ -35,9 +35,10 @@ struct end {
   struct watch watch;
   struct flow *flow;
   bool readable, writable, ended, passed_end;
-  bool unsure; /* an end or urgent data is among what is there: read until nothing comes */
-  bool urgent; /* there was some: splice never gets past it */
-  bool bulk;   /* much comes from here: splice */
+  bool hung_up; /* nothing will come but what is there already */
+  bool unsure;  /* an end or urgent data is among what is there: read until nothing comes */
+  bool urgent;  /* there was some: splice never gets past it */
+  bool bulk;    /* much comes from here: splice */
   int pipe[2];
   size_t piped;
   char *pending;

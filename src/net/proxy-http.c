@@ -195,8 +195,11 @@ void http_read(struct flow *flow) {
   _cleanup_free_ char *head = copy_head((size_t)got);
   struct http_request request;
   enum http_result result = http_request_parse(head, (size_t)got, &request);
-  if (result == HTTP_MORE && got < HEAD_LIMIT - 1)
+  if (result == HTTP_MORE && got < HEAD_LIMIT - 1) {
+    if (flow->client.hung_up) /* the rest will never come */
+      answer(flow, "400 Bad Request", "sandbox: the request has no end\n");
     return;
+  }
   if (result == HTTP_MORE) {
     answer(flow, "431 Request Header Fields Too Large",
            "sandbox: the request's head is too long\n");

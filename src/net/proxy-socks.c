@@ -34,6 +34,8 @@ void socks_read(struct flow *flow) {
   struct socks_request request;
   enum socks_result result =
       got <= 0 ? SOCKS_WRONG : socks_parse(bytes, (size_t)got, flow->greeted, &request);
+  if (result == SOCKS_MORE && client->hung_up)
+    result = SOCKS_WRONG; /* there is no more */
   switch (result) {
   case SOCKS_MORE:
     return;

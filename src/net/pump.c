@@ -238,7 +238,7 @@ static bool inspect(struct flow *flow) {
   }
   switch (tls_server_name((const uint8_t *)shared_buffer, (size_t)got, name)) {
   case TLS_MORE:
-    if (got < TLS_HELLO_LIMIT) {
+    if (got < TLS_HELLO_LIMIT && !flow->client.hung_up) {
       flow->client.readable = false;
       return false;
     }

@@ -366,8 +366,11 @@ void questions_read_stream(struct flow *flow) {
       flow_close(flow, got < 0);
       return;
     }
-    if (got < 2 || (size_t)got < length + 2)
+    if (got < 2 || (size_t)got < length + 2) {
+      if (flow->client.hung_up)
+        flow_close(flow, true); /* the rest will never come */
       return;
+    }
     end_skip(&flow->client, length + 2);
     struct asker asker = {.relay = flow->relay, .flow = flow, .fd = -1};
     answer(&asker, bytes + 2, length);

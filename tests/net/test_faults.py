@@ -192,6 +192,48 @@ print(subprocess.run(["curl", "-sS", "-m", "10", "http://good.test/"]).returncod
     assert result.stdout.endswith("0\n") and "203.0.113.10" in result.stdout, result
 
 
+HALF_CLOSED = """
+import socket, time
+proxy, server, names = ("127.0.0.1", 61080), ("good.test", 443), ("127.0.0.53", 53)
+halves = [(proxy, b""), (proxy, b"\\x05"), (proxy, b"\\x05\\x02\\x00"), (proxy, b"\\x05\\x01\\x00"),
+          (proxy, b"\\x05\\x01\\x00\\x05\\x01\\x00\\x03\\x09good.test\\x00"), (proxy, b"GET http://good"),
+          (proxy, b"CONNECT good.test:443 HTTP/1.1\\r\\n"),
+          (proxy, b"POST http://good.test/ HTTP/1.1\\r\\nContent-Length: 3\\r\\n\\r\\nab"),
+          (proxy, b"CONNECT good.test:443 HTTP/1.1\\r\\n\\r\\n\\x16\\x03\\x01\\x02"),
+          (server, b"\\x16\\x03\\x01\\x02\\x00\\x01"), (names, b"\\x00"), (names, b"\\x00\\x30\\x12\\x34")]
+def start(where, text, half):
+    s = socket.create_connection(where, 10)
+    s.sendall(text)
+    if half: s.shutdown(socket.SHUT_WR)
+    return s
+slow = [start(*half, False) for half in halves]
+closing = [start(*half, True) for half in halves]
+def heard(s):
+    out = b""
+    try:
+        while part := s.recv(65536): out += part
+    except ConnectionResetError: pass
+    return out
+for s in closing: print(heard(s).split(b"\\r\\n")[0])
+for s in slow: s.settimeout(0.01)
+def is_held(s):
+    try: return bool(s.recv(2)) # a SOCKS greeting was answered
+    except socket.timeout: return True
+    except ConnectionError: return False
+print(all(map(is_held, slow)))
+"""
+
+
+def test_half_closed_clients(net):
+    """Who has ended before its request has can never complete it, and is not waited for: 30 seconds
+    would be beyond its patience. Who is only slow is held."""
+    result = net.run(["python3", "-c", HALF_CLOSED], options=allow("good.test"))
+    *answers, held = result.stdout.splitlines()
+    assert held == "True", result
+    assert len(answers) == 12 and not any("200 OK" in answer for answer in answers), answers
+    assert answers[5] == answers[6] == "b'HTTP/1.1 400 Bad Request'", answers
+
+
 def test_out_of_descriptors(net):
     """More connections than the relay may have files: those beyond wait, and it comes back."""
     script = """
