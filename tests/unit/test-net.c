@@ -629,6 +629,60 @@ static void test_socks(void **state) {
     assert_int_equal(socks_parse(wrong[i].bytes, 10, true, &request), wrong[i].result);
 }
 
+/* What a byte of the greeting may be, for each of its values. */
+static enum socks_result expect_greeting(size_t at, unsigned value) {
+  if (at == 0)
+    return value == 5 ? SOCKS_GREETED : SOCKS_WRONG;
+  if (at == 1) /* how many ways to authenticate follow: two do */
+    return value > 2 ? SOCKS_MORE : value == 2 ? SOCKS_GREETED : SOCKS_NO_METHOD;
+  return at == 3 ? (value == 0 ? SOCKS_GREETED : SOCKS_NO_METHOD) : SOCKS_GREETED;
+}
+
+/* The same for a request that names "a.b". */
+static enum socks_result expect_request(size_t at, unsigned value) {
+  switch (at) {
+  case 0: /* version */
+    return value == 5 ? SOCKS_REQUEST : SOCKS_WRONG;
+  case 1: /* command */
+    return value == 1 ? SOCKS_REQUEST : SOCKS_NO_COMMAND;
+  case 2: /* reserved */
+    return value == 0 ? SOCKS_REQUEST : SOCKS_NO_COMMAND;
+  case 3: /* kind of address: the same bytes are an IPv4 address, and too few for IPv6 */
+    return value == 1 || value == 3 ? SOCKS_REQUEST : value == 4 ? SOCKS_MORE : SOCKS_NO_COMMAND;
+  case 4: /* length: the port is then made of what follows */
+    return value == 0 ? SOCKS_WRONG : value <= 3 ? SOCKS_REQUEST : SOCKS_MORE;
+  default: /* any name, and any port: its other byte is not 0 */
+    return SOCKS_REQUEST;
+  }
+}
+
+static void test_socks_every_byte(void **state) {
+  (void)state;
+  const uint8_t greeting[] = {5, 2, 2, 0}, name[] = {5, 1, 0, 3, 3, 'a', '.', 'b', 1, 187};
+  struct socks_request request;
+  uint8_t bytes[sizeof name];
+  for (size_t at = 0; at < sizeof greeting; at++) {
+    for (unsigned value = 0; value < 256; value++) {
+      memcpy(bytes, greeting, sizeof greeting);
+      bytes[at] = (uint8_t)value;
+      assert_int_equal(socks_parse(bytes, sizeof greeting, false, &request),
+                       expect_greeting(at, value));
+    }
+  }
+  for (size_t at = 0; at < sizeof name; at++) {
+    for (unsigned value = 0; value < 256; value++) {
+      memcpy(bytes, name, sizeof name);
+      bytes[at] = (uint8_t)value;
+      enum socks_result result = socks_parse(bytes, sizeof name, true, &request);
+      assert_int_equal(result, expect_request(at, value));
+      if (result == SOCKS_REQUEST && at >= 5) { /* what it says is what was read */
+        assert_memory_equal(request.host, bytes + 5, 3);
+        assert_int_equal(request.port, bytes[8] << 8 | bytes[9]);
+      }
+    }
+  }
+}
+
 /* ---- HTTP ---- */
 
 static void test_http_requests(void **state) {
@@ -784,6 +838,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_tls),
     cmocka_unit_test(test_tls_damage),
     cmocka_unit_test(test_socks),
+    cmocka_unit_test(test_socks_every_byte),
     cmocka_unit_test(test_http_requests),
     cmocka_unit_test(test_http_bodies),
     cmocka_unit_test(test_http_responses),
