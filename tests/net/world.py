@@ -4,6 +4,7 @@ them: the machine's own network is not in either."""
 
 import ctypes
 import os
+import shutil
 import subprocess
 import tempfile
 import threading
@@ -110,3 +111,4 @@ class Internet:
         self.servers.stdin.close()
         self.servers.wait(5)
         subprocess.run(["umount", "/etc/resolv.conf"], check=False)
+        shutil.rmtree(self.folder)
