@@ -15,27 +15,14 @@ import harness
 
 
 # Each gate and each identity once; all of them in the long run.
-@pytest.fixture(params=gates.PAIRS if gates.LONG else ["fuse-user", "notify-root"])
-def pair(request):
-    return request.param.split("-")
+pytestmark = pytest.mark.parametrize(
+    "pair", gates.PAIRS if gates.LONG else ["fuse-user", "notify-root"], indirect=True)
 
 
 @pytest.fixture
-def identity(pair, world):
-    try:
-        return world.identity(pair[1])
-    except harness.Unavailable as reason:
-        pytest.skip(str(reason))
-
-
-@pytest.fixture
-def work(pair, box):
+def work(gate, box):
     """Runs a shell script in dynamic mode in the project; gives its output."""
-    try:
-        gates.need(box.world, pair[0])
-    except harness.Unavailable as reason:
-        pytest.skip(str(reason))
-    return lambda script, env=None: everyday(box, pair[0], script, env)
+    return lambda script, env=None: everyday(box, gate, script, env)
 
 
 def everyday(box, gate, script, env=None):

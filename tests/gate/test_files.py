@@ -25,28 +25,6 @@ MAKES = ("create", "mkdir", "symlink", "mkfifo", "mknod", "bind")
 CHANGES = ("append", "truncate", "chmod", "fchmodat", "unlink", "rename")
 
 
-@pytest.fixture(params=gates.PAIRS)
-def pair(request):
-    return request.param.split("-")
-
-
-@pytest.fixture
-def identity(pair, world):
-    try:
-        return world.identity(pair[1])
-    except harness.Unavailable as reason:
-        pytest.skip(str(reason))
-
-
-@pytest.fixture
-def gate(pair, world):
-    try:
-        gates.need(world, pair[0])
-        return pair[0]
-    except harness.Unavailable as reason:
-        pytest.skip(str(reason))
-
-
 @pytest.fixture
 def ground(box):
     """A folder outside the project with everything that the ways need."""

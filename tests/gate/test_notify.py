@@ -7,7 +7,11 @@ import subprocess
 import pytest
 
 import gates
+import harness
 import sessions
+
+pytestmark = pytest.mark.parametrize("pair", [f"notify-{name}" for name in harness.IDENTITIES],
+                                     indirect=True)
 
 
 @pytest.fixture

@@ -233,6 +233,7 @@ def test_no_race_is_won(raced, race):
 
 
 @pytest.mark.control
+@pytest.mark.parametrize("pair", [f"notify-{name}" for name in harness.IDENTITIES], indirect=True)
 @pytest.mark.parametrize("race", ["pointer", "cwd", "link"])
 def test_the_race_is_won_against_a_naive_supervisor(box, race):
     ground = Ground(box)
