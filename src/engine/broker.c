@@ -21,6 +21,7 @@
 
 #include "core/cleanup.h"
 #include "core/file.h"
+#include "engine/cellar.h"
 #include "engine/mounts.h"
 
 /* One packet: this, the path, the kept names, then the masks, each string with its NUL. */
@@ -220,11 +221,26 @@ static int grant(struct state *state, const struct packet_header *header, const 
   return mounts_attach(tree, target);
 }
 
-static int take_away(struct state *state, const char *path) {
-  int result = powers_go(&state->powers, IN_SESSION);
+/* What cannot be taken away is at least covered. */
+static int cover(struct state *state, const char *path) {
+  int result = powers_go(&state->powers, IN_OWN);
+  if (result == 0)
+    result = powers_stage(&state->powers);
   if (result < 0)
     return result;
-  return umount2(path, MNT_DETACH | UMOUNT_NOFOLLOW) < 0 ? -errno : 0;
+  _cleanup_close_ int mask = mounts_clone(state->powers.staging, "folder", 0);
+  result = mask < 0 ? mask : powers_go(&state->powers, IN_SESSION);
+  if (result < 0)
+    return result;
+  _cleanup_close_ int target = mounts_open(path);
+  return target < 0 ? target : mounts_attach(mask, target);
+}
+
+static int take_away(struct state *state, const char *path) {
+  int result = powers_go(&state->powers, IN_SESSION);
+  if (result == 0)
+    result = cellar_take(path);
+  return result == -EINVAL || result == -ENOENT || result == 0 ? result : cover(state, path);
 }
 
 /* Reopened through a clone that is read-only: a descriptor from the host's own mount could be

@@ -548,6 +548,7 @@ void gate_withdraw(struct gate *gate, struct waiting *waiting) {
 }
 
 static void take_back(struct gate *gate, const char *granted) {
+  gate->taken_back = true;
   gate->config.services.taken(gate->config.services.context, granted);
   add_job(gate, new_job(BROKER_REVOKE, granted, 0));
   strv_remove(&gate->mounts, granted);

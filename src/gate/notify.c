@@ -24,6 +24,7 @@
 #include "core/alloc.h"
 #include "core/cleanup.h"
 #include "core/path.h"
+#include "engine/cellar.h"
 #include "gate/call.h"
 #include "gate/interpreter.h"
 #include "gate/once.h"
@@ -559,6 +560,22 @@ static bool may_ask_to_write(const struct notify *notify, const struct call *cal
   return gate->config.plan->ask_writes && gate->granted.count > 0 && call_may_write(call);
 }
 
+/* Who holds a folder that was taken back does not go on from there. That is no protection: another
+ * thread may change what the descriptor is before the kernel looks. */
+static bool starts_in_taken(const struct notify *notify, const struct call *call,
+                            const char *first) {
+  char path[PATH_MAX], folder[PATH_MAX];
+  for (size_t i = 0; notify->gate->taken_back && i < call_path_count(call); i++) {
+    _cleanup_close_ int base = -1;
+    if (i > 0 && call_path(call, i, path) < 0)
+      return false;
+    if ((i == 0 ? first : path)[0] != '/' &&
+        target_folder(&call->target, call_base(call, i), &base, folder) == 0 && cellar_has(folder))
+      return true;
+  }
+  return false;
+}
+
 static void serve_call(struct notify *notify, const struct seccomp_notif *notification) {
   struct call call;
   char path[PATH_MAX];
@@ -576,6 +593,8 @@ static void serve_call(struct notify *notify, const struct seccomp_notif *notifi
     if (!read_announced(notify, &call, path))
       path[0] = '\0';
   }
+  if (result == 0 && path[0] && starts_in_taken(notify, &call, path))
+    result = -EACCES;
   bool native = result == 0 &&
                 (!path[0] || (!may_ask_to_write(notify, &call) && is_native(notify, &call, path)));
   if (!still_waits(notify, call.id))

@@ -61,6 +61,7 @@ struct gate {
   struct strv mounts;  /* every native mount of the view, from the start and granted */
   struct strv granted; /* those that were granted */
   struct strv granted_writable;
+  bool taken_back; /* something that was granted has been revoked */
   const struct plan *kept; /* protected names in what was granted for writing; NULL: nothing was */
   struct strv served; /* FUSE with ask_writes: readable trees that are not mounted, see gate.c */
   struct strv touched[2]; /* readable, writable: granted when first touched; resolved on demand */

@@ -1,0 +1,15 @@
+/* Where a granted folder goes when it is taken back and somebody still holds a part of it.
+ *
+ * Unmounting it lazily would free it of the masks and protections below it: the kernel takes a tree
+ * apart when it is detached, and whoever holds a folder of it would then read what was hidden. So
+ * it is moved, with all that is mounted in it, to a place that nobody can walk to, and stays there
+ * until the session ends. */
+#pragma once
+
+#include <stdbool.h>
+
+/* In the session's mount namespace. Takes the mount at the path away; 0 or a negative errno. */
+int cellar_take(const char *path);
+
+/* Is this, as the kernel names it, in a folder that was taken back? */
+bool cellar_has(const char *path);
