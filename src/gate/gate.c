@@ -93,18 +93,29 @@ static void job_free(struct grant_job *job) {
   free(job);
 }
 
+static void take_back(struct gate *gate, const char *granted);
+
+static void note_grant(struct gate *gate, const struct grant_job *job) {
+  bool writable = job->request.flags & BROKER_WRITABLE;
+  strv_add(&gate->mounts, job->path);
+  strv_add(&gate->granted, job->path);
+  if (writable)
+    strv_add(&gate->granted_writable, job->path);
+  gate->config.services.granted(gate->config.services.context, job->path, writable);
+  replaced_watch(gate, job->path);
+}
+
 static void finish_job(struct gate *gate, struct grant_job *job, int result, int *fd) {
-  if (job->request.kind == BROKER_GRANT && result == 0) {
-    strv_add(&gate->mounts, job->path);
-    strv_add(&gate->granted, job->path);
-    if (job->request.flags & BROKER_WRITABLE)
-      strv_add(&gate->granted_writable, job->path);
-    gate->config.services.granted(gate->config.services.context, job->path,
-                                  job->request.flags & BROKER_WRITABLE);
-    replaced_watch(gate, job->path);
+  bool mounted = job->request.kind == BROKER_GRANT && result == 0;
+  if (mounted) {
+    note_grant(gate, job);
+    if (job->revoked) {
+      take_back(gate, job->path);
+      result = -EACCES;
+    }
   }
   if (job->request.kind == BROKER_GRANT)
-    gate->trigger->granted(gate, job->path, result == 0);
+    gate->trigger->granted(gate, job->path, mounted);
   struct waiting *next;
   for (struct waiting *waiting = job->waiting; waiting; waiting = next) {
     next = waiting->next_in_job;
@@ -205,7 +216,7 @@ bool gate_is_mounting(const struct gate *gate, const char *path) {
 
 static struct grant_job *find_job(const struct gate *gate, const char *path, unsigned flags) {
   for (struct grant_job *job = gate->jobs; job; job = job->next) {
-    if (job->request.kind == BROKER_GRANT && job->request.flags == flags &&
+    if (job->request.kind == BROKER_GRANT && job->request.flags == flags && !job->revoked &&
         strcmp(job->path, path) == 0)
       return job;
   }
@@ -398,7 +409,8 @@ static void grant(struct gate *gate, struct waiting *waiting, const struct answe
   waiting->lasts = is_better_served(gate, waiting, answer);
   if (waiting->lasts && !strv_contains(&gate->served, tree))
     strv_add(&gate->served, tree);
-  if (!point || waiting->lasts || is_granted(gate, point, answer->writable))
+  waiting->lasts |= !point || is_granted(gate, point, answer->writable);
+  if (waiting->lasts)
     waiting->done(waiting, OUTCOME_SERVE);
   else if (answer->writable && !make_ready(gate, tree))
     waiting->done(waiting, OUTCOME_REFUSE);
@@ -576,8 +588,29 @@ static bool stop_serving(struct gate *gate, const char *path) {
   return any;
 }
 
+/* Those that are not mounted yet. */
+static bool revoke_jobs(struct gate *gate, const char *path) {
+  bool any = false;
+  for (struct grant_job *job = gate->jobs; job; job = job->next) {
+    bool concerned = job->request.kind == BROKER_GRANT &&
+                     (path_is_under(job->path, path) || path_is_under(path, job->path));
+    job->revoked |= concerned;
+    any |= concerned;
+  }
+  return any;
+}
+
+bool gate_is_revoking(const struct gate *gate) {
+  for (const struct grant_job *job = gate->jobs; job; job = job->next) {
+    if (job->revoked || job->request.kind == BROKER_REVOKE)
+      return true;
+  }
+  return false;
+}
+
 bool gate_revoke(struct gate *gate, const char *path) {
   bool any = stop_serving(gate, path);
+  any |= revoke_jobs(gate, path);
   for (size_t i = gate->granted.count; i-- > 0;) {
     _cleanup_free_ char *granted = xstrdup(gate->granted.items[i]);
     /* A grant inside the tree, or the one that the path lies in. */

@@ -50,6 +50,7 @@ void gate_serve(struct gate *gate, const struct pollfd watched[GATE_WATCH_COUNT]
 /* True if gate_serve has to be called now and then although nothing is to be polled. */
 bool gate_wants_look(const struct gate *gate);
 
-/* Takes an approved tree away again: new opens meet the gate. What is open stays open. Returns
- * false if nothing of that name was granted in this session. */
+/* Takes an approved tree away again: new opens meet the gate, once gate_is_revoking() says no. What
+ * is open stays open. Returns false if nothing of that name was granted in this session. */
 bool gate_revoke(struct gate *gate, const char *path);
+bool gate_is_revoking(const struct gate *gate);

@@ -35,6 +35,7 @@ struct grant_job {
   struct strv kept, masks;
   struct waiting *waiting;
   bool sent, ready; /* ready: only the mounting is left */
+  bool revoked;     /* since it was asked for: what it mounts is taken away again */
 };
 
 struct trigger {
@@ -61,7 +62,7 @@ struct gate {
   struct strv mounts;  /* every native mount of the view, from the start and granted */
   struct strv granted; /* those that were granted */
   struct strv granted_writable;
-  bool taken_back; /* something that was granted has been revoked */
+  bool taken_back;         /* something that was granted has been revoked */
   const struct plan *kept; /* protected names in what was granted for writing; NULL: nothing was */
   struct strv served; /* FUSE with ask_writes: readable trees that are not mounted, see gate.c */
   struct strv touched[2]; /* readable, writable: granted when first touched; resolved on demand */

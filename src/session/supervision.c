@@ -10,6 +10,7 @@
 #include "policy/grants.h"
 #include "session/events.h"
 #include "session/monitor.h"
+#include "session/revoking.h"
 #include "session/watchers.h"
 
 static int record(void *context, const char *event, json_t *fields, struct sb_error *error) {
@@ -77,6 +78,7 @@ void supervision_step(struct monitor *monitor, const struct pollfd *watched) {
   watchers_send_stats(monitor);
   if (!supervision->decisions)
     return;
+  revoking_step(monitor);
   prompt_step(supervision->prompt, watched);
   decisions_tick(supervision->decisions);
   if (monitor->audit && decisions_pending(supervision->decisions, 0))
@@ -102,6 +104,7 @@ void supervision_redraw(struct monitor *monitor) {
 
 void supervision_client_gone(struct monitor *monitor, const struct client *client) {
   watchers_remove(monitor, client);
+  revoking_client_gone(monitor, client);
 }
 
 void supervision_hide(struct monitor *monitor) {
@@ -112,6 +115,7 @@ void supervision_hide(struct monitor *monitor) {
 void supervision_end(struct monitor *monitor) {
   struct supervision *supervision = &monitor->supervision;
   watchers_clear(monitor);
+  revoking_clear(monitor);
   if (supervision->decisions)
     monitor->result->denials = decisions_denials_json(supervision->decisions);
   decisions_free(supervision->decisions);

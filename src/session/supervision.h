@@ -10,12 +10,14 @@
 
 struct monitor;
 struct watcher; /* a client that watches */
+struct revoking;
 
 struct supervision {
   struct decisions *decisions; /* NULL: a session that asks nobody */
   struct prompt *prompt;       /* NULL: no terminal to ask at */
   struct watcher **watchers;
   size_t watcher_count;
+  struct revoking *revoking; /* who is to be told when a revocation has taken effect */
 };
 
 /* Before the first command runs, once the plan is there. */

@@ -17,6 +17,7 @@
 #include "session/ancestors.h"
 #include "session/monitor.h"
 #include "session/questions.h"
+#include "session/revoking.h"
 
 #define STATS_INTERVAL_NS (1000ull * 1000 * 1000)
 
@@ -292,7 +293,8 @@ json_t *on_revoke(void *context, const struct request *request, struct sb_error 
   }
   if (decisions_revoke(decisions, &revocation, &stored, error) < 0)
     return NULL;
-  return json_pack("{s:b, s:i}", "ok", 1, "stored", (int)stored);
+  revoking_answer(monitor, request, json_pack("{s:b, s:i}", "ok", 1, "stored", (int)stored));
+  return NULL;
 }
 
 json_t *on_policy_save(void *context, const struct request *request, struct sb_error *error) {

@@ -602,6 +602,60 @@ def test_revoking_takes_effect_for_new_opens(box, gate, ground):
     assert len(it.asked) == 2
 
 
+def broker_of(monitor):
+    """Its process; the name is what it calls itself."""
+    with open(f"/proc/{monitor}/task/{monitor}/children") as source:
+        children = source.read().split()
+    for pid in map(int, children):
+        with open(f"/proc/{pid}/comm") as source:
+            if source.read().strip() == "sandbox-broker":
+                return pid
+    return None
+
+
+def test_a_revocation_is_over_when_it_says_so(box, gate, ground):
+    """The broker sleeps meanwhile, as it may on a busy machine: nobody is told that all is done."""
+    path = f"{ground}/file"
+    script = f"cat {path}; touch ready; while [ ! -e go ]; do sleep 0.02; done; cat {path}"
+    answers = iter([gates.approve()])
+    with gates.Session(box, gate, ["/bin/sh", "-c", script],
+                       lambda event: next(answers, gates.deny())) as it:
+        assert sessions.eventually(lambda: os.path.exists(box.path("ready")))
+        broker = broker_of(sessions.monitor_of(box, it.sid))
+        os.kill(broker, signal.SIGSTOP)
+        revoking = box.popen([box.world.command, "policy", "revoke", "--session", it.sid, path])
+        time.sleep(0.3)
+        told = revoking.poll()
+        os.kill(broker, signal.SIGCONT)
+        assert told is None and revoking.wait(harness.TIMEOUT) == 0
+        box.identity.file(box.path("go"), "")
+        assert it.finish().stdout == "content of the file\n", it.asked
+    assert len(it.asked) == 2
+
+
+def test_what_is_revoked_while_it_is_granted_is_not_granted(box, gate, ground):
+    """The answer was yes, and is taken back before the broker has made the mount."""
+    path = f"{ground}/file"
+    script = f"cat {ground}/exact; touch ready; while [ ! -e go ]; do sleep 0.02; done; " \
+             f"cat {path}; cat {path}"
+    answers = iter([gates.approve(), gates.approve()])
+    with gates.Session(box, gate, ["/bin/sh", "-c", script],
+                       lambda event: next(answers, gates.deny())) as it:
+        assert sessions.eventually(lambda: os.path.exists(box.path("ready")))
+        broker = broker_of(sessions.monitor_of(box, it.sid))
+        os.kill(broker, signal.SIGSTOP)
+        box.identity.file(box.path("go"), "")
+        assert sessions.eventually(lambda: it.withdrawn.count("allowed") == 2)
+        with sessions.Control(box, it.sid) as control:
+            control.send({"cmd": "cmd.revoke", "path": path, "tag": "revoke"})
+            control.send({"cmd": "cmd.ps", "tag": "other"})
+            assert control.read()["tag"] == "other", "it says that it is done"
+            os.kill(broker, signal.SIGCONT)
+            assert control.read()["ok"]
+        result = it.finish()
+    assert result.stdout == "content of the exact one\n" and len(it.asked) == 3, (result, it.asked)
+
+
 HOLDER = """
 import os, time
 folder, sub = (os.open('FOLDER' + name, os.O_RDONLY) for name in ('', '/harmless-folder'))
