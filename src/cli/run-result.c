@@ -76,21 +76,41 @@ static bool is_name_alone(const json_t *host) {
 static void show_denied_host(const struct run_output *output, const json_t *host) {
   _cleanup_free_ char *name = escape_string(json_string_value(json_object_get(host, "host")));
   _cleanup_free_ char *reason = escape_string(json_string_value(json_object_get(host, "reason")));
-  bool v6 = strchr(name, ':') != NULL;
+  const char *protocol = json_string_value(json_object_get(host, "protocol")); /* of a driver */
+  bool v6 = strchr(name, ':') != NULL, tcp = !protocol || strcmp(protocol, "tcp") == 0;
+  fprintf(stderr, "sandbox %s  denied: %s%s", output->session_id, tcp ? "" : protocol,
+          tcp ? "" : " ");
   if (is_name_alone(host))
-    fprintf(stderr, "sandbox %s  denied: %s (%s)\n", output->session_id, name, reason);
+    fprintf(stderr, "%s (%s)\n", name, reason);
   else
-    fprintf(stderr, "sandbox %s  denied: %s%s%s:%lld (%s)\n", output->session_id, v6 ? "[" : "",
-            name, v6 ? "]" : "", json_integer_value(json_object_get(host, "port")), reason);
+    fprintf(stderr, "%s%s%s:%lld (%s)\n", v6 ? "[" : "", name, v6 ? "]" : "",
+            json_integer_value(json_object_get(host, "port")), reason);
 }
 
 static size_t count_denied_names(const json_t *network) {
   size_t index, count = 0;
   json_t *host;
   json_array_foreach(json_object_get(network, "hosts"), index, host) {
-    count += is_denied(host) && is_name_alone(host);
+    count += is_denied(host) && is_name_alone(host) && !json_object_get(host, "protocol");
   }
   return count;
+}
+
+static void show_figures(const struct run_output *output, const json_t *network) {
+  const char *driver = json_string_value(json_object_get(network, "driver"));
+  if (driver)
+    fprintf(stderr, "sandbox %s  %s: %lld bytes sent, %lld received, %lld packets refused",
+            output->session_id, driver, json_integer_value(json_object_get(network, "sent")),
+            json_integer_value(json_object_get(network, "received")),
+            json_integer_value(json_object_get(network, "refused")));
+  else
+    fprintf(stderr, "sandbox %s  %lld connections, %lld denied", output->session_id,
+            json_integer_value(json_object_get(network, "connections")),
+            json_integer_value(json_object_get(network, "denied")));
+  size_t names = count_denied_names(network);
+  if (names > 0)
+    fprintf(stderr, ", %zu name%s denied", names, names == 1 ? "" : "s");
+  fputc('\n', stderr);
 }
 
 /* As many of the hosts that were refused as a person would read. */
@@ -99,22 +119,7 @@ static void show_network(const struct run_output *output, const struct session_r
   json_t *host;
   if (!result->network)
     return;
-  const char *driver = json_string_value(json_object_get(result->network, "driver"));
-  if (driver) {
-    fprintf(stderr, "sandbox %s  %s: %lld bytes sent, %lld received, %lld packets refused\n",
-            output->session_id, driver,
-            json_integer_value(json_object_get(result->network, "sent")),
-            json_integer_value(json_object_get(result->network, "received")),
-            json_integer_value(json_object_get(result->network, "refused")));
-    return;
-  }
-  fprintf(stderr, "sandbox %s  %lld connections, %lld denied", output->session_id,
-          json_integer_value(json_object_get(result->network, "connections")),
-          json_integer_value(json_object_get(result->network, "denied")));
-  size_t names = count_denied_names(result->network);
-  if (names > 0)
-    fprintf(stderr, ", %zu name%s denied", names, names == 1 ? "" : "s");
-  fputc('\n', stderr);
+  show_figures(output, result->network);
   json_array_foreach(json_object_get(result->network, "hosts"), index, host) {
     if (is_denied(host) && denied++ < SHOWN_DENIALS)
       show_denied_host(output, host);
@@ -200,7 +205,8 @@ static json_t *usage_json(const struct session_result *result) {
   return object;
 }
 
-/* What was refused, by decisions and, as far as it had room to list it, by the relay. */
+/* What was refused, by decisions and, as far as there was room to list it, by the relay or a
+ * driver's rules. */
 static json_t *denials_json(const struct session_result *result) {
   json_t *denials = result->denials ? json_copy(result->denials) : json_array(), *host;
   size_t index;
@@ -208,10 +214,13 @@ static json_t *denials_json(const struct session_result *result) {
     if (!is_denied(host) || json_is_true(json_object_get(host, "asked")))
       continue; /* what somebody denied is in the list already */
     json_t *denial = json_pack("{s:s}", "subject", "network");
-    static const char *const keys[] = {"host", "port", "reason", "connections"};
-    static const char *const names[] = {"host", "port", "reason", "count"};
-    for (size_t i = 0; i < ARRAY_SIZE(keys); i++)
-      json_object_set(denial, names[i], json_object_get(host, keys[i]));
+    static const char *const keys[] = {"host",   "port",        "protocol",
+                                       "reason", "connections", "packets"};
+    static const char *const names[] = {"host", "port", "protocol", "reason", "count", "count"};
+    for (size_t i = 0; i < ARRAY_SIZE(keys); i++) {
+      if (json_object_get(host, keys[i])) /* some are a driver's, some the relay's */
+        json_object_set(denial, names[i], json_object_get(host, keys[i]));
+    }
     json_array_append_new(denials, denial);
   }
   return denials;

@@ -74,7 +74,11 @@ static void try_driver(const struct net_driver *driver, pid_t session, struct fi
   }
   char version[sizeof finding->found];
   memcpy(version, finding->found, sizeof version);
-  if (await(&minder, &message))
+  const char *lacking = net_driver_lacks(driver);
+  bool works = await(&minder, &message);
+  if (works && lacking)
+    finding_set(finding, DOCTOR_RESTRICTED, "works; %.240s", lacking);
+  else if (works)
     finding_set(finding, DOCTOR_OK, "%.200s; tried, works", version);
   else
     finding_set(finding, DOCTOR_RESTRICTED, "it does not start: %.200s", message.text);

@@ -182,6 +182,9 @@ static int plan_driver(struct compiler *compiler, struct sb_error *error) {
   if (egress_check(network->rules, network->driver->name, error) < 0 ||
       net_driver_check(network->driver, error) < 0)
     return -1;
+  const char *lacking = net_driver_lacks(network->driver);
+  if (lacking)
+    strv_addf(&compiler->plan->warnings, "network.driver %s: %s", network->driver->name, lacking);
   find_name_servers(compiler);
   strv_addf(&compiler->plan->notes, "network: a plain IP stack by %s, filtered by address",
             network->driver->name);

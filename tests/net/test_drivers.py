@@ -12,9 +12,11 @@ import time
 
 import pytest
 
-sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "escape"))
+for folder in ("escape", "cli"):
+    sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", folder))
 
 from test_network import FAMILIES  # noqa: E402
+from test_require import NO_LANDLOCK  # noqa: E402
 from test_escapes import host_server  # noqa: E402, F401 (a fixture)
 from test_faults import children, name_of  # noqa: E402
 from test_filtered import PLAIN  # noqa: E402
@@ -277,6 +279,82 @@ def test_result_and_audit(routed, driver):
     assert [event["driver"] for event in events if event["event"] == "net.summary"] == [driver]
 
 
+def wait_until(happened, seconds=20):
+    until = time.monotonic() + seconds
+    while not happened() and time.monotonic() < until:
+        time.sleep(0.01)
+    assert happened()
+
+
+def listed(network):
+    return {(line["host"], line["protocol"], line["port"]): line["packets"]
+            for line in network["hosts"]}
+
+
+SCATTER = """
+import socket
+def send(address, port):
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+        try:
+            s.sendto(b'x', (address, port))
+        except PermissionError:
+            pass
+"""
+
+
+def test_refusals_are_listed(routed, driver):
+    """Where to, by what, how often, and why; also while the session runs."""
+    script = SCATTER + """
+import os, subprocess, sys
+for _ in range(3):
+    send('203.0.113.11', 5353)
+for url in ('http://203.0.113.11:8080/', 'http://10.1.2.3/', 'http://203.0.113.10/'):
+    subprocess.run(['curl', '-s', '-m', '5', '-o', '/dev/null', url])
+subprocess.run(['ping', '-c', '1', '-W', '1', '203.0.113.11'], capture_output=True)
+os.mkdir('sent'); sys.stdin.read(1)
+"""
+    status, writer = os.pipe()
+    process = routed.start(["python3", "-c", script], stdin=subprocess.PIPE, text=True,
+                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, pass_fds=[writer],
+                           options=[*by(driver, "203.0.113.10"), "--json", "--summary",
+                                    "--status-fd", str(writer)])
+    os.close(writer)
+    with open(status) as told:
+        sid = json.loads(told.readline())["sid"]
+        wait_until(lambda: os.path.exists(routed.path("sent")) or process.poll() is not None)
+        stats = routed.plain([routed.world.command, "stats", "--json", "--once", sid])
+        out, said = process.communicate("x", 20)
+    expected = {("203.0.113.11", "udp", 5353): 3, ("203.0.113.11", "tcp", 8080): 1,
+                ("10.1.2.3", "tcp", 80): 1}
+    assert expected.items() <= listed(json.loads(stats.stdout)["network"]).items(), (stats, said)
+    result = json.loads(out)
+    network = result["network"]
+    assert expected.items() <= listed(network).items(), network
+    assert sum(listed(network).values()) + network["unlisted"] == network["refused"], network
+    reasons = {line["host"]: line["reason"] for line in network["hosts"]}
+    assert reasons["203.0.113.11"] == "not in network.allow"
+    assert "a private network" in reasons["10.1.2.3"] and "203.0.113.10" not in reasons
+    assert "denied: udp 203.0.113.11:5353 (not in network.allow)" in said
+    denial = next(one for one in result["denials"] if one["port"] == 5353)
+    assert (denial["host"], denial["protocol"], denial["count"]) == ("203.0.113.11", "udp", 3)
+    audit = routed.plain([routed.world.command, "audit", "--json", "--event", "net.summary",
+                          result["sid"]])
+    assert listed(json.loads(audit.stdout)) == listed(network)
+
+
+@only(("pasta", "user"), ("veth", "root"))
+def test_flood_of_refusals(routed, driver):
+    """What is kept is bounded, and everything is still refused and counted."""
+    script = SCATTER + """
+for number in range(2000):
+    send(f'203.0.113.{11 + number % 200}', 1000 + number)
+"""
+    result = routed.run(["python3", "-c", script], options=[*by(driver, "203.0.113.10"), "--json"])
+    network = json.loads(result.stdout)["network"]
+    assert network["refused"] == 2000, network
+    assert len(network["hosts"]) == 128 and network["unlisted"] == 2000 - 128, network
+
+
 @only(("pasta", "user"), ("veth", "root"))
 def test_dry_run(routed, driver):
     result = routed.run(["true"], options=[*by(driver), "--dry-run"])
@@ -435,6 +513,20 @@ def test_driver_that_does_not_start(routed, driver):
         refused(routed, by(driver), "starting network.driver pasta", "interface", "doctor")
     finally:
         routes()
+
+
+@only(("slirp4netns", "user"), ("slirp4netns", "root"))
+def test_no_landlock(routed, driver):
+    """A protection that is not there is said aloud; root's shuts itself in."""
+    lacks = routed.identity.name == "user"
+    said = routed.run(PLAIN + ["http://203.0.113.10/"], options=by(driver), before=NO_LANDLOCK)
+    assert said.exit == 0 and ("no Landlock" in said.stderr) == lacks, said
+    with_it = routed.run(["true"], options=by(driver))
+    assert "Landlock" not in with_it.stderr, with_it
+    doctor = routed.plain([*NO_LANDLOCK, routed.world.command, "doctor", "--json"])
+    row = next(row for row in json.loads(doctor.stdout)["rows"] if row["id"] == driver)
+    assert row["state"] == ("restricted" if lacks else "ok"), row
+    assert ("no Landlock" in row["found"]) == lacks, row
 
 
 @only(("veth", "root"), ("veth", "user"))

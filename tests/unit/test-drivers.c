@@ -30,10 +30,10 @@ static char *egress_of(const char *allow, const char *deny, bool everything) {
   static const struct address own[] = {{.family = 4, .bytes = {203, 0, 113, 1}},
                                        {.family = 6, .bytes = {0x20, 1, 0xd, 0xb8, [15] = 1}}};
   struct host_rules *rules = rules_of(allow, deny, everything);
-  struct egress egress = {rules, own, 2, servers, 2};
-  char *text = egress_rules(&egress);
+  struct egress egress = {rules, servers, 2};
+  _cleanup_free_ char *text = egress_rules(&egress), *addresses = egress_own(own, 2);
   host_rules_free(rules);
-  return text;
+  return xasprintf("%s%s", text, addresses);
 }
 
 /* The first place of each, in this order; all must be there. */
@@ -49,15 +49,15 @@ static void assert_order(const char *text, const char *const *parts) {
 static void test_order(void **state) {
   (void)state;
   _cleanup_free_ char *text = egress_of("10.1.0.0/16:5432", "203.0.113.0/24", true);
-  assert_order(text,
-               (const char *const[]){"policy drop;", "oifname \"lo\" accept",
-                                     "ip daddr 203.0.113.0/24 goto refuse",
-                                     "ip daddr 10.0.2.3 meta l4proto { tcp, udp } th dport 53",
-                                     "ip6 daddr fd00::3 meta l4proto",
-                                     "ip daddr 10.1.0.0/16 meta l4proto { tcp, udp } "
-                                     "th dport 5432-5432 accept",
-                                     "ip daddr @guarded4 goto refuse",
-                                     "ip6 daddr @guarded6 goto refuse", "\t\taccept\n", NULL});
+  assert_order(
+      text, (const char *const[]){
+                "policy drop;", "oifname \"lo\" accept", "ip daddr 203.0.113.0/24 goto refuse",
+                "ip daddr 10.0.2.3 meta l4proto { tcp, udp } th dport 53",
+                "ip6 daddr fd00::3 meta l4proto",
+                "ip daddr 10.1.0.0/16 meta l4proto { tcp, udp } "
+                "th dport 5432-5432 accept",
+                "ip daddr @guarded4 goto refuse", "ip6 daddr @guarded6 goto refuse",
+                "ip daddr @own4 goto refuse", "ip6 daddr @own6 goto refuse", "\t\taccept\n", NULL});
 }
 
 static void test_filtered(void **state) {
@@ -71,7 +71,7 @@ static void test_filtered(void **state) {
   assert_null(strstr(text, "dport 53")); /* no question leaves */
   assert_null(strstr(text, "\t\taccept\n"));
   _cleanup_free_ char *nothing = egress_of(NULL, NULL, false);
-  assert_order(nothing, (const char *const[]){"@guarded6 goto refuse\n\t\tgoto refuse\n", NULL});
+  assert_order(nothing, (const char *const[]){"@own6 goto refuse\n\t\tgoto refuse\n", NULL});
 }
 
 static void test_whole_families(void **state) {
@@ -98,9 +98,9 @@ static void test_guarded(void **state) {
   }
   assert_true(count > 80);
   _cleanup_free_ char *text = egress_of(NULL, NULL, true);
-  static const char *const parts[] = {"127.0.0.0/8",        "10.0.0.0/8",    "169.254.0.0/16",
-                                      "203.0.113.1/32",     "fc00::/7",      "2001:db8::1/128",
-                                      "64:ff9b::a00:0/104", "2002:7f00::/24"};
+  static const char *const parts[] = {
+      "127.0.0.0/8", "10.0.0.0/8",           "169.254.0.0/16",     "own4 { 203.0.113.1 }",
+      "fc00::/7",    "own6 { 2001:db8::1 }", "64:ff9b::a00:0/104", "2002:7f00::/24"};
   for (size_t i = 0; i < ARRAY_SIZE(parts); i++) {
     if (!strstr(text, parts[i]))
       fail_msg("%s is not guarded in:\n%s", parts[i], text);

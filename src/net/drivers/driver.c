@@ -7,6 +7,7 @@
 
 #include "backend/backend.h"
 #include "core/cleanup.h"
+#include "engine/landlock.h"
 
 const struct net_driver *const net_drivers[] = {&slirp_driver, &pasta_driver, &veth_driver, NULL};
 
@@ -40,6 +41,13 @@ int net_driver_needs_tun(struct sb_error *error) {
   sb_fail(error, SB_CODE_UNSUPPORTED, errno, "/dev/net/tun");
   return sb_hint(error, "sudo modprobe tun; in a container: --device /dev/net/tun; or use "
                         "network.driver: auto, which needs nothing");
+}
+
+const char *net_driver_lacks(const struct net_driver *driver) {
+  if (!driver->needs_shut_in || geteuid() == 0 || landlock_abi() > 0)
+    return NULL;
+  return "this kernel has no Landlock, so nothing keeps its process from your files if somebody "
+         "takes it over; network.driver: pasta shuts itself in";
 }
 
 int net_driver_check(const struct net_driver *driver, struct sb_error *error) {

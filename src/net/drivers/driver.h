@@ -21,6 +21,7 @@ struct net_driver {
   const char *interface; /* its end inside */
   const char *resolver;  /* the name server that it offers inside; NULL: it offers none */
   bool by_root;          /* it changes the host's network, which only root may */
+  bool needs_shut_in;    /* a plain user's process of it does not keep itself from files: we do */
   struct {
     const char *program, *package;
   } tools[DRIVER_TOOLS + 1]; /* ends with NULL; nft comes on top */
@@ -50,6 +51,9 @@ char *net_driver_tool(const struct net_driver *driver, int index);
 
 /* The probe of drivers that have their end of a tap device. */
 int net_driver_needs_tun(struct sb_error *error);
+
+/* Which protection of the user the driver goes without on this machine, for people; NULL: none. */
+const char *net_driver_lacks(const struct net_driver *driver);
 
 /* Whether this machine and user can have the driver; the error says what is missing. */
 int net_driver_check(const struct net_driver *driver, struct sb_error *error);

@@ -44,8 +44,8 @@ static void append_element(struct text *elements, const struct address *network,
   append_network(elements, network, bits);
 }
 
-/* What is guarded in one family. */
-static void append_set(struct text *text, const struct egress *egress, uint8_t family) {
+/* What is guarded in one family, on every machine and on this one. */
+static void append_guarded(struct text *text, uint8_t family) {
   _cleanup_text_ struct text elements = {0};
   struct address network;
   unsigned bits;
@@ -53,14 +53,57 @@ static void append_set(struct text *text, const struct egress *egress, uint8_t f
     if (network.family == family)
       append_element(&elements, &network, bits);
   }
-  for (size_t i = 0; i < egress->own_count; i++) {
-    if (egress->own[i].family == family)
-      append_element(&elements, &egress->own[i], family == 6 ? 128 : 32);
-  }
   text_appendf(text,
                "\tset guarded%u {\n\t\ttype ipv%u_addr\n\t\tflags interval\n\t\tauto-merge\n"
-               "\t\telements = { %s }\n\t}\n",
-               family, family, text_string(&elements));
+               "\t\telements = { %s }\n\t}\n"
+               "\tset own%u {\n\t\ttype ipv%u_addr\n\t}\n",
+               family, family, text_string(&elements), family, family);
+}
+
+char *egress_own(const struct address *own, size_t count) {
+  struct text text = {0};
+  for (uint8_t family = 4; family <= 6; family += 2) {
+    text_appendf(&text, "flush set " TABLE " own%u\n", family);
+    for (size_t i = 0; i < count; i++) {
+      char shown[64];
+      address_to_text(&own[i], shown);
+      if (own[i].family == family)
+        text_appendf(&text, "add element " TABLE " own%u { %s }\n", family, shown);
+    }
+  }
+  return text_steal(&text);
+}
+
+/* ---- what is refused ---- */
+
+static void append_refused_sets(struct text *text, uint8_t family, const char *listed,
+                                const char *portless) {
+  text_appendf(text,
+               "\tset %s {\n\t\ttype ipv%u_addr . inet_proto . inet_service\n\t\tsize %d\n"
+               "\t\tflags dynamic\n\t}\n"
+               "\tset %s {\n\t\ttype ipv%u_addr . inet_proto\n\t\tsize %d\n"
+               "\t\tflags dynamic\n\t}\n",
+               listed, family, EGRESS_LISTED, portless, family, EGRESS_PORTLESS);
+}
+
+/* A set that is full ends its own rule only. */
+static void append_refuse_chain(struct text *text) {
+  append_refused_sets(text, 4, EGRESS_REFUSED4, EGRESS_PORTLESS4);
+  append_refused_sets(text, 6, EGRESS_REFUSED6, EGRESS_PORTLESS6);
+  text_append(text, "\tcounter " EGRESS_COUNTER " {\n\t}\n"
+                    "\tchain refuse {\n"
+                    "\t\tcounter name " EGRESS_COUNTER "\n"
+                    "\t\tmeta nfproto ipv4 meta l4proto { tcp, udp } "
+                    "add @" EGRESS_REFUSED4 " { ip daddr . meta l4proto . th dport counter }\n"
+                    "\t\tmeta nfproto ipv6 meta l4proto { tcp, udp } "
+                    "add @" EGRESS_REFUSED6 " { ip6 daddr . meta l4proto . th dport counter }\n"
+                    "\t\tmeta nfproto ipv4 meta l4proto != { tcp, udp } "
+                    "add @" EGRESS_PORTLESS4 " { ip daddr . meta l4proto counter }\n"
+                    "\t\tmeta nfproto ipv6 meta l4proto != { tcp, udp } "
+                    "add @" EGRESS_PORTLESS6 " { ip6 daddr . meta l4proto counter }\n"
+                    "\t\tmeta l4proto tcp reject with tcp reset\n"
+                    "\t\treject with icmpx type admin-prohibited\n"
+                    "\t}\n");
 }
 
 /* ---- rules ---- */
@@ -117,23 +160,19 @@ static void append_egress_chain(struct text *text, const struct egress *egress) 
     append_name_servers(text, egress);
   append_rules(text, rules->allow, rules->allow_count, true, "", "accept");
   text_append(text, "\t\tip daddr @guarded4 goto refuse\n"
-                    "\t\tip6 daddr @guarded6 goto refuse\n");
+                    "\t\tip6 daddr @guarded6 goto refuse\n"
+                    "\t\tip daddr @own4 goto refuse\n"
+                    "\t\tip6 daddr @own6 goto refuse\n");
   append_rules(text, rules->allow, rules->allow_count, false, "", "accept");
   text_appendf(text, "\t\t%s\n\t}\n", rules->everything ? "accept" : "goto refuse");
 }
 
 char *egress_rules(const struct egress *egress) {
   struct text text = {0};
-  /* Made before it is deleted: it may not be there yet. All in one transaction. */
-  text_append(&text, "table " TABLE "\ndelete table " TABLE "\ntable " TABLE " {\n");
-  append_set(&text, egress, 4);
-  append_set(&text, egress, 6);
-  text_append(&text, "\tcounter " EGRESS_COUNTER " {\n\t}\n"
-                     "\tchain refuse {\n"
-                     "\t\tcounter name " EGRESS_COUNTER "\n"
-                     "\t\tmeta l4proto tcp reject with tcp reset\n"
-                     "\t\treject with icmpx type admin-prohibited\n"
-                     "\t}\n");
+  text_append(&text, "table " TABLE " {\n");
+  append_guarded(&text, 4);
+  append_guarded(&text, 6);
+  append_refuse_chain(&text);
   append_egress_chain(&text, egress);
   /* Nobody outside begins a connection: published ports come by loopback. */
   text_append(&text,

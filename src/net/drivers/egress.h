@@ -10,10 +10,18 @@
 #define EGRESS_TABLE   "sandbox" /* of the family inet */
 #define EGRESS_COUNTER "refused"
 
+/* Dynamic sets of what was refused, each element with a counter. Their size is their limit: what
+ * comes when one is full is refused and counted like the rest, but not listed. */
+#define EGRESS_REFUSED4   "refused4" /* address, protocol, port */
+#define EGRESS_REFUSED6   "refused6"
+#define EGRESS_PORTLESS4  "portless4" /* address, protocol */
+#define EGRESS_PORTLESS6  "portless6"
+#define EGRESS_LISTED     128
+#define EGRESS_PORTLESS   32
+#define EGRESS_LISTED_ALL (2 * (EGRESS_LISTED + EGRESS_PORTLESS))
+
 struct egress {
-  const struct host_rules *rules; /* without rules about names, see egress_check */
-  const struct address *own;      /* of this machine: guarded as in guard.h */
-  size_t own_count;
+  const struct host_rules *rules;     /* without rules about names, see egress_check */
   const struct address *name_servers; /* may be asked in mode full */
   size_t name_server_count;
 };
@@ -21,8 +29,13 @@ struct egress {
 /* A plain IP stack knows no names: a rule about them cannot be kept, and is refused. */
 int egress_check(const struct host_rules *rules, const char *driver, struct sb_error *error);
 
-/* The rule set for the session's network namespace; replaces an earlier one at once. New string. */
+/* The rule set for the session's network namespace, to be loaded once, together with the addresses
+ * of this machine. New string. */
 char *egress_rules(const struct egress *egress);
+
+/* These addresses are this machine's, and so guarded as in guard.h, from now on; those of an
+ * earlier call are not. All else, such as what was counted, stays as it is. New string. */
+char *egress_own(const struct address *own, size_t count);
 
 /* For the host's end of a veth pair: translates what comes from `network` and goes elsewhere, keeps
  * the session from the host itself and everybody from the session. It belongs to the nft process

@@ -19,6 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "core/alloc.h"
 #include "core/cleanup.h"
 #include "core/file.h"
 #include "engine/caps.h"
@@ -232,19 +233,24 @@ static void tell(const struct driver_run *run, enum minder_kind kind, pid_t pid,
   (void)send(run->line, &message, sizeof message, MSG_NOSIGNAL);
 }
 
-/* Puts the rules for the host's addresses of this moment in the place of what is loaded. */
+static int load(struct driver_run *run, const char *text) {
+  char *const argv[] = {run->nft, "-f", "-", NULL};
+  return driver_command(run, DRIVER_INSIDE, argv, text);
+}
+
+/* The rules, the first time, with the host's addresses of this moment; then those alone. */
 static int load_rules(struct driver_run *run) {
-  struct egress egress = run->request->egress;
-  _cleanup_free_ struct address *own = own_addresses(&egress.own_count);
-  egress.own = own;
-  _cleanup_free_ char *rules = egress_rules(&egress);
-  if (run->loaded && strcmp(rules, run->loaded) == 0)
+  size_t count;
+  _cleanup_free_ struct address *addresses = own_addresses(&count);
+  _cleanup_free_ char *own = egress_own(addresses, count);
+  if (run->loaded && strcmp(own, run->loaded) == 0)
     return 0;
-  char *const load[] = {run->nft, "-f", "-", NULL};
-  if (driver_command(run, DRIVER_INSIDE, load, rules) < 0)
+  _cleanup_free_ char *rules = run->loaded ? xstrdup("") : egress_rules(&run->request->egress);
+  _cleanup_free_ char *text = xasprintf("%s%s", rules, own);
+  if (load(run, text) < 0)
     return -1;
   free(run->loaded);
-  run->loaded = steal_pointer(rules);
+  run->loaded = steal_pointer(own);
   return 0;
 }
 

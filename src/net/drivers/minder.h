@@ -33,8 +33,8 @@ struct minder {
 struct minder_request {
   const struct net_driver *driver;
   const char *session_id;
-  struct egress egress; /* the host's own addresses are found by the minder */
-  int user_ns, net_ns;  /* the session's; neither is kept */
+  struct egress egress;
+  int user_ns, net_ns; /* the session's; neither is kept */
 };
 
 /* Starts it and returns at once; what becomes of it is told on the line. */
@@ -54,7 +54,7 @@ struct driver_run {
   pid_t tool;   /* the program whose end is the driver's */
   int messages; /* what it prints, or -1 */
   int changes;  /* a socket that hears of the host's addresses, or -1 */
-  char *loaded; /* the rules in the session's network namespace */
+  char *loaded; /* the host's addresses as the session's rules have them; NULL: no rules yet */
   char problem[DRIVER_PROBLEM];
 };
 

@@ -23,7 +23,8 @@ static int start(struct driver_run *run) {
                   "/proc/self/fd/0",
                   (char *)run->request->driver->interface,
                   NULL};
-  struct driver_service service = {.argv = argv, .ready = READY, .shut_in = !root};
+  struct driver_service service = {
+      .argv = argv, .ready = READY, .shut_in = !root}; /* needs_shut_in */
   return driver_serve(run, &service);
 }
 
@@ -31,6 +32,7 @@ const struct net_driver slirp_driver = {
     .name = "slirp4netns",
     .interface = "tap0",
     .resolver = "10.0.2.3",
+    .needs_shut_in = true,
     .tools = {{"slirp4netns", "slirp4netns"}},
     .probe = net_driver_needs_tun,
     .start = start,
