@@ -77,10 +77,7 @@ static void end_association(struct association *association) {
   drop_kept(association);
   free(association->resolved);
   association->resolved = NULL;
-  if (association->line) {
-    association->line->active--;
-    relay->input->ledger->active--;
-  }
+  ledger_closed(relay->input->ledger, association->line);
   unlink_association(association);
   relay->association_count--;
   association->next_dead = relay->dead_associations;
@@ -131,21 +128,15 @@ static void on_outside(struct watch *watch, uint32_t events) {
     socklen_t size = address_to_sockaddr(&association->client.address, 0, &to);
     (void)sendto(relay->input->sockets[v6 ? INSIDE_RAW6 : INSIDE_RAW4], packet, length,
                  MSG_DONTWAIT | MSG_NOSIGNAL, (struct sockaddr *)&to, size);
-    relay->input->ledger->received += (size_t)got;
-    if (association->line)
-      association->line->received += (size_t)got;
+    ledger_carried(relay->input->ledger, association->line, false, (size_t)got);
   }
 }
 
 /* ---- inside → outside ---- */
 
 static void send_out(struct association *association, const void *bytes, size_t length) {
-  struct ledger *ledger = association->relay->input->ledger;
-  if (send(association->watch.fd, bytes, length, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
-    return;
-  ledger->sent += length;
-  if (association->line)
-    association->line->sent += length;
+  if (send(association->watch.fd, bytes, length, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0)
+    ledger_carried(association->relay->input->ledger, association->line, true, length);
 }
 
 static void refuse(struct association *association, const char *reason) {
@@ -172,19 +163,6 @@ static bool open_way(struct association *association, const struct address *addr
   return false;
 }
 
-static void note_opened(struct association *association, struct ledger_line *line) {
-  struct ledger *ledger = association->relay->input->ledger;
-  ledger->connections++;
-  association->line = line;
-  if (!line) {
-    ledger->unlisted++;
-    return;
-  }
-  line->connections++;
-  line->active++;
-  ledger->active++;
-}
-
 /* To the first address that may be and can be reached. */
 static void open_first(struct association *association, struct ledger_line *line) {
   const struct host_rules *rules = association->relay->input->rules;
@@ -196,7 +174,8 @@ static void open_first(struct association *association, struct ledger_line *line
       continue;
     if (!open_way(association, &resolved->addresses[i]))
       continue;
-    note_opened(association, line);
+    association->line = line;
+    ledger_opened(association->relay->input->ledger, line);
     for (struct kept *kept = association->kept; kept; kept = kept->next)
       send_out(association, kept->bytes, kept->length);
     break;

@@ -45,7 +45,7 @@ static struct flow *new_flow(struct relay *relay, int fd) {
 }
 
 /* Closing with a reset tells the client that this was no orderly end. */
-static void reset_on_close(int fd) {
+void reset_on_close(int fd) {
   static const struct linger now = {.l_onoff = 1};
   if (fd >= 0)
     (void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &now, sizeof now);
@@ -78,10 +78,9 @@ void flow_close(struct flow *flow, bool reset) {
   }
   loop_close(&relay->loop, &flow->client.watch);
   loop_close(&relay->loop, &flow->server.watch);
-  if (flow->line) {
-    flow->line->active--;
-    relay->input->ledger->active--;
-  }
+  ledger_closed(relay->input->ledger, flow->line);
+  if (relay->is_annex)
+    (*relay->annexed)--;
   flow->state = FLOW_CLOSED;
   *flow->link = flow->next;
   if (flow->next)
@@ -193,17 +192,9 @@ static bool uses_upstream(const struct flow *flow) {
 }
 
 static void note_opened(struct flow *flow, struct ledger_line *line) {
-  struct ledger *ledger = flow->relay->input->ledger;
   flow->opened = true;
-  ledger->connections++;
   flow->line = line;
-  if (!line) {
-    ledger->unlisted++;
-    return;
-  }
-  ledger->active++;
-  line->active++;
-  line->connections++;
+  ledger_opened(flow->relay->input->ledger, line);
 }
 
 /* True if the connection may be made now: the audit log has it. */
@@ -558,6 +549,16 @@ void flow_accepted(struct relay *relay, int fd) {
     flow_close(flow, true);
   else
     begin(flow, &address, port);
+}
+
+void flow_moved_in(struct relay *relay, int client, int server, struct ledger_line *line) {
+  struct flow *flow = new_flow(relay, client);
+  flow->server.watch.fd = server;
+  flow->state = FLOW_RELAYING;
+  flow->line = line;
+  if (loop_add(&relay->loop, &flow->client.watch) < 0 ||
+      loop_add(&relay->loop, &flow->server.watch) < 0)
+    flow_close(flow, true);
 }
 
 static void expire(struct flow *flow) {

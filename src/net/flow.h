@@ -83,8 +83,13 @@ struct relay {
   struct resolver *resolver;
   struct flow *flows, *dead, *turns;
   size_t flow_count, flow_limit;
+  struct watch annex;      /* the line to it; -1: there is none */
+  _Atomic size_t *annexed; /* how many connections it has, shared with it */
+  bool is_annex;
   struct watch line, listeners[INSIDE_SOCKETS];
   bool listening;
+  uint64_t full_since_ms; /* nobody has been let in since; 0: it is not full */
+  int reserve;            /* a descriptor to be given up for refusing somebody */
   uint32_t last_question;
   uint64_t denial_window_ms;
   unsigned denials_told, denials_untold;
@@ -108,7 +113,17 @@ void flow_connected(struct flow *flow); /* the way to the host is open */
 void flow_refuse(struct flow *flow, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void flow_fail(struct flow *flow, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void flow_close(struct flow *flow, bool reset);
+void reset_on_close(int fd);
+void flow_moved_in(struct relay *relay, int client, int server, struct ledger_line *line);
 bool flow_set_host(struct flow *flow, const char *text, size_t length);
+
+/* relay.c: after each round */
+void relay_give_turns(struct relay *relay);
+void relay_free_dead(struct relay *relay);
+
+/* annex.c: a second process, for more connections than one may have descriptors for */
+void annex_start(struct relay *relay);
+bool annex_relieve(struct relay *relay); /* true: there is room again */
 
 /* pump.c: moving bytes */
 void pump(struct flow *flow);

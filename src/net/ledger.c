@@ -40,6 +40,34 @@ struct ledger_line *ledger_find(struct ledger *ledger, const char *host, uint16_
   return line;
 }
 
+static void add(_Atomic uint64_t *counter, uint64_t amount) {
+  atomic_fetch_add_explicit(counter, amount, memory_order_relaxed);
+}
+
+void ledger_opened(struct ledger *ledger, struct ledger_line *line) {
+  ledger->connections++;
+  if (!line) {
+    ledger->unlisted++;
+    return;
+  }
+  line->connections++;
+  add(&line->active, 1);
+  add(&ledger->active, 1);
+}
+
+void ledger_carried(struct ledger *ledger, struct ledger_line *line, bool up, size_t bytes) {
+  add(up ? &ledger->sent : &ledger->received, bytes);
+  if (line)
+    add(up ? &line->sent : &line->received, bytes);
+}
+
+void ledger_closed(struct ledger *ledger, struct ledger_line *line) {
+  if (!line)
+    return;
+  add(&line->active, (uint64_t)-1);
+  add(&ledger->active, (uint64_t)-1);
+}
+
 /* A copy with its ends in place: the writer parses hostile bytes and may have been taken over. */
 static struct ledger_line copy_line(const struct ledger *ledger, uint32_t index) {
   struct ledger_line line = ledger->lines[index];

@@ -20,12 +20,14 @@ struct ledger_line {
   uint8_t asked;            /* denied by whoever was asked */
   uint8_t recorded;         /* allowed, and the audit log says so */
   char reason[REASON_SIZE]; /* the rule, or why not */
-  uint64_t connections, active, sent, received;
+  uint64_t connections;
+  _Atomic uint64_t active, sent, received;
 };
 
 struct ledger {
-  uint64_t connections, active, denied, failed, questions, denied_questions, sent, received;
-  uint64_t unlisted;          /* connections for which there was no line left */
+  uint64_t connections, denied, failed, questions, denied_questions;
+  _Atomic uint64_t active, sent, received; /* the relay's annex writes these, too */
+  uint64_t unlisted;                       /* connections for which there was no line left */
   _Atomic bool nobody_to_ask; /* the monitor's word: whatever it is asked, it says no */
   _Atomic uint32_t line_count;
   struct ledger_line lines[LEDGER_LINES];
@@ -38,6 +40,12 @@ void ledger_free(struct ledger *ledger);
 /* The line of this host, port and verdict, made if need be; NULL if there is none left. */
 struct ledger_line *ledger_find(struct ledger *ledger, const char *host, uint16_t port,
                                 bool allowed, const char *reason);
+
+/* A connection is made, has carried so many bytes (up: to the outside), and ends; without a line if
+ * there was none left. */
+void ledger_opened(struct ledger *ledger, struct ledger_line *line);
+void ledger_carried(struct ledger *ledger, struct ledger_line *line, bool up, size_t bytes);
+void ledger_closed(struct ledger *ledger, struct ledger_line *line);
 
 /* {"connections": …, "hosts": [{"host": …, "port": …, "decision": …}]} */
 json_t *ledger_to_json(const struct ledger *ledger);

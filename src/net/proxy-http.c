@@ -143,11 +143,8 @@ static void leave_host(struct flow *flow) {
   loop_close(&flow->relay->loop, &flow->server.watch);
   end_clear(&flow->client);
   flow->server.ended = flow->server.passed_end = false;
-  if (flow->line) {
-    flow->line->active--;
-    flow->relay->input->ledger->active--;
-    flow->line = NULL;
-  }
+  ledger_closed(flow->relay->input->ledger, flow->line);
+  flow->line = NULL;
 }
 
 static void start_request(struct flow *flow, const struct http_request *request) {
@@ -235,10 +232,7 @@ void http_say_connected(struct flow *flow) {
 }
 
 static void count(struct flow *flow, bool up, size_t bytes) {
-  struct ledger *ledger = flow->relay->input->ledger;
-  *(up ? &ledger->sent : &ledger->received) += bytes;
-  if (flow->line)
-    *(up ? &flow->line->sent : &flow->line->received) += bytes;
+  ledger_carried(flow->relay->input->ledger, flow->line, up, bytes);
 }
 
 /* Takes as much as belongs to the body. False: nothing more for now. */

@@ -111,11 +111,7 @@ void end_say_last(struct flow *flow, const void *bytes, size_t length) {
 /* ---- moving ---- */
 
 static void count(struct flow *flow, const struct end *from, size_t bytes) {
-  struct ledger *ledger = flow->relay->input->ledger;
-  bool up = from == &flow->client;
-  *(up ? &ledger->sent : &ledger->received) += bytes;
-  if (flow->line)
-    *(up ? &flow->line->sent : &flow->line->received) += bytes;
+  ledger_carried(flow->relay->input->ledger, flow->line, from == &flow->client, bytes);
 }
 
 static bool is_temporary(int error) {

@@ -19,6 +19,8 @@
 
 #define TICK_MS      500
 #define ACCEPT_BATCH 64
+#define REFUSE_BATCH 4096 /* the kernel's queue */
+#define FULL_MS      2000 /* that somebody may have to wait until there is room */
 
 static struct relay *the_relay; /* watches of listeners hold no pointer back */
 
@@ -34,22 +36,47 @@ static void set_listening(struct relay *relay, bool listening) {
   relay->listening = listening;
 }
 
+static bool refuse_one(struct relay *relay, int listener) {
+  if (relay->reserve >= 0)
+    close(relay->reserve);
+  int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+  if (fd >= 0) {
+    reset_on_close(fd);
+    close(fd);
+    relay->input->ledger->failed++;
+  }
+  relay->reserve = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3);
+  return fd >= 0;
+}
+
 /* Out of descriptors, or as many connections as we may have: the rest waits in the kernel's queue
- * until one has ended. */
+ * until one has ended, and is refused when none has for a while. */
+static void stop_listening(struct relay *relay, int listener) {
+  uint64_t now = loop_now_ms();
+  if (relay->full_since_ms == 0)
+    relay->full_since_ms = now;
+  for (int i = 0; i < REFUSE_BATCH && now - relay->full_since_ms >= FULL_MS; i++) {
+    if (!refuse_one(relay, listener))
+      break;
+  }
+  set_listening(relay, false);
+}
+
 static void on_connections(struct watch *watch, uint32_t events) {
   (void)events;
   struct relay *relay = the_relay;
   for (int i = 0; i < ACCEPT_BATCH; i++) {
-    if (relay->flow_count >= relay->flow_limit) {
-      set_listening(relay, false);
+    if (relay->flow_count >= relay->flow_limit && !annex_relieve(relay)) {
+      stop_listening(relay, watch->fd);
       return;
     }
     int fd = accept4(watch->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (fd < 0) {
       if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)
-        set_listening(relay, false);
+        stop_listening(relay, watch->fd);
       return;
     }
+    relay->full_since_ms = 0;
     flow_accepted(relay, fd);
   }
 }
@@ -116,7 +143,7 @@ static void on_line(struct watch *watch, uint32_t events) {
 
 /* ---- housekeeping ---- */
 
-static void free_dead(struct relay *relay) {
+void relay_free_dead(struct relay *relay) {
   struct flow *kept = NULL, *next;
   for (struct flow *flow = relay->dead; flow; flow = next) {
     next = flow->next_dead;
@@ -134,7 +161,7 @@ static void free_dead(struct relay *relay) {
   relay->dead = kept;
 }
 
-static void give_turns(struct relay *relay) {
+void relay_give_turns(struct relay *relay) {
   struct flow *turns = relay->turns, *next;
   relay->turns = NULL;
   for (struct flow *flow = turns; flow; flow = next) {
@@ -161,7 +188,7 @@ static void work(struct relay *relay) {
   uint64_t last_tick = 0;
   while (!relay->loop.over) {
     loop_round(&relay->loop, next_timeout(relay));
-    give_turns(relay);
+    relay_give_turns(relay);
     resolver_tick(relay->resolver);
     uint64_t now = loop_now_ms();
     if (now - last_tick >= TICK_MS) {
@@ -172,7 +199,7 @@ static void work(struct relay *relay) {
       if (!relay->listening)
         set_listening(relay, true); /* try again; it stops by itself */
     }
-    free_dead(relay);
+    relay_free_dead(relay);
     datagrams_free_dead(relay);
   }
 }
@@ -207,7 +234,7 @@ static size_t most_flows(void) {
 }
 
 void relay_main(const struct relay_input *input) {
-  struct relay relay = {.input = input, .flow_limit = most_flows()};
+  struct relay relay = {.input = input, .flow_limit = most_flows(), .reserve = -1};
   the_relay = &relay;
   prctl(PR_SET_NAME, "sandbox-relay");
   ignore_signals();
@@ -215,6 +242,7 @@ void relay_main(const struct relay_input *input) {
   relay.line = (struct watch){.fd = input->line, .ready = on_line};
   if (loop_open(&relay.loop) < 0)
     return;
+  annex_start(&relay);
   relay.names = names_new();
   relay.resolver = resolver_new(&relay.loop);
   if (!relay.resolver || loop_add_level(&relay.loop, &relay.line, EPOLLIN) < 0 ||

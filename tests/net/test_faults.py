@@ -10,6 +10,7 @@ import time
 
 import pytest
 
+import sessions
 from test_escapes import proxy_bytes
 from test_filtered import CURL, PLAIN, allow, reached
 
@@ -34,12 +35,33 @@ def relay_of(process):
     raise AssertionError("no relay")
 
 
+def has_ended(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as status:
+            return status.read().rsplit(")", 1)[1].split()[0] in "ZX"
+    except OSError:
+        return True
+
+
 @pytest.fixture
 def session(net):
+    with lines_of_shell(net) as process:
+        yield process
+
+
+@pytest.fixture
+def scarce_session(net):
+    """One with few descriptors."""
+    with lines_of_shell(net, ["prlimit", "--nofile=300:300"]) as process:
+        yield process
+
+
+@contextlib.contextmanager
+def lines_of_shell(net, before=()):
     """A session that runs lines of shell from its standard input, one at a time."""
-    process = net.start(["sh"], options=[*allow("good.test", "silent.test", "dead.test")],
-                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                        text=True)
+    options = allow("good.test", "silent.test", "dead.test")
+    process = net.popen([*before, *net.wrap(["sh"], options)], stdin=subprocess.PIPE,
+                        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
     def run(line):
         process.stdin.write(f"{line}; echo END $?\n")
@@ -104,13 +126,7 @@ def test_monitor_killed_takes_the_relay_along(net, session):
     session.run(GOOD)
     relay = relay_of(session)
     os.kill(session.pid, signal.SIGKILL)
-    for _ in range(300):
-        if not os.path.exists(f"/proc/{relay}") or name_of(relay) != "sandbox-relay" or \
-                " Z " in open(f"/proc/{relay}/stat").read():
-            break
-        time.sleep(0.01)
-    else:
-        raise AssertionError("the relay lives on")
+    assert sessions.eventually(lambda: has_ended(relay)), "the relay lives on"
     session.wait(5)
     net.plain([net.world.command, "ps"])  # tidies up after the dead
 
@@ -234,22 +250,89 @@ def test_half_closed_clients(net):
     assert answers[5] == answers[6] == "b'HTTP/1.1 400 Bad Request'", answers
 
 
+HOLD = """
+import socket, sys, time
+def fill():
+    held = []
+    for i in range(int(sys.argv[1])):
+        held.append(socket.create_connection(("good.test", 7), 10))
+        talk(held[-1], b"%d" % i)
+    return held
+def talk(s, text):
+    s.sendall(text)
+    assert s.recv(100) == text
+for _ in range(2):
+    held = fill()
+    for text in (b"once", b"more"):
+        for s in held: talk(s, text)
+    held[0].shutdown(socket.SHUT_WR) # half an end, by whoever has it
+    assert held[0].recv(100) == b""
+    for s in held[1:]: s.close()
+held = fill()
+print("full", flush=True)
+sys.stdin.readline()
+for s in held:
+    try: assert s.recv(100) == b""
+    except ConnectionResetError: pass
+print("all have ended", flush=True)
+"""
+
+
+@pytest.mark.works
+def test_more_connections_than_descriptors(net, scarce_session):
+    """300 descriptors are 86 connections; the relay's annex has as many. Both carry on with what they
+    have, neither forgets who has gone, and when the relay dies nothing lives on."""
+    net.identity.file(net.path("hold.py"), HOLD)
+    session = scarce_session
+    session.stdin.write("python3 hold.py 160\n")
+    session.stdin.flush()
+    assert session.stdout.readline() == "full\n"
+    relay = relay_of(session)
+    annex, = children(relay)
+    assert name_of(annex) == "sandbox-relay"
+    assert len(os.listdir(f"/proc/{annex}/fd")) > 140
+    sid = [one["sid"] for one in json.loads(net.plain([net.world.command, "ps", "--json"]).stdout)
+           if one["pid"] == session.pid]
+    figures = net.plain([net.world.command, "stats", "--once", "--json", *sid])
+    figures = json.loads(figures.stdout)["network"]
+    assert figures["active"] == 160 and figures["connections"] == 480, figures
+    assert figures["sent"] == figures["received"] > 160 * 2 * 8, figures
+    os.kill(relay, signal.SIGKILL)
+    session.stdin.write("\n")
+    session.stdin.flush()
+    assert "all have ended\n" in (session.stdout.readline(), session.stdout.readline())
+    assert sessions.eventually(lambda: has_ended(annex)), "the annex lives on"
+
+
+def test_annex_killed(net, scarce_session):
+    """What it carried ends; the relay goes on, with fewer."""
+    assert scarce_session.run(GOOD)[0] == 0
+    annex, = children(relay_of(scarce_session))
+    os.kill(annex, signal.SIGKILL)
+    assert scarce_session.run("python3 -c 'import socket\nfor i in range(300): "
+                              "socket.create_connection((\"good.test\", 7), 10)'")[0] == 0
+    assert scarce_session.run(GOOD)[0] == 0
+
+
 def test_out_of_descriptors(net):
-    """More connections than the relay may have files: those beyond wait, and it comes back."""
+    """More connections than the relay and its annex may have files: those beyond wait, are refused
+    when nobody has ended for a while, and it comes back."""
     script = """
 import socket, subprocess
-held = []
-for _ in range(200):
-    s = socket.socket(); s.settimeout(1)
-    try: s.connect(("198.18.0.1", 7)); held.append(s)
-    except OSError: s.close()
-print(len(held) > 50)
+held, refused = [], 0
+for _ in range(250):
+    s = socket.create_connection(("198.18.0.1", 7), 20); s.sendall(b"x"); held.append(s)
+for s in held:
+    try: refused += s.recv(1) != b"x"
+    except ConnectionResetError: refused += 1
+print(refused, flush=True)
 for s in held: s.close()
 print(subprocess.run(["curl", "-sS", "-m", "15", "--noproxy", "*", "http://good.test/"]).returncode)
 """
     argv = ["sh", "-c", "getent hosts good.test >/dev/null; python3 -c \"$0\"", script]
     result = net.run(argv, options=allow("good.test"), before=["prlimit", "--nofile=300:300"])
-    assert result.stdout.endswith("True\n0\n"), result
+    refused, *_, status = result.stdout.splitlines()
+    assert int(refused) == 250 - 2 * 86 and status == "0", result
 
 
 @pytest.mark.parametrize("kind", ["tcp", "udp"])
