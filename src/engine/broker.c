@@ -167,31 +167,61 @@ static int enter_folder(int parent, const char *name) {
   return fd < 0 ? -errno : fd;
 }
 
-/* Makes the entry with the folders above it, step by step: no link is followed, and a mount of our
- * own, with nothing mounted over it, goes around the root's being read-only. */
-static int make_in_root(const char *path, enum made made, const char *target) {
-  _cleanup_close_ int folder = mounts_clone(AT_FDCWD, "/", 0);
+/* The root, writable: a mount of our own, with nothing mounted over it. */
+static int open_root(void) {
+  _cleanup_close_ int root = mounts_clone(AT_FDCWD, "/", 0);
   struct mount_attr writable = {.attr_clr = MOUNT_ATTR_RDONLY};
-  if (folder < 0 || mount_setattr(folder, "", AT_EMPTY_PATH, &writable, sizeof writable) < 0)
-    return folder < 0 ? folder : -errno;
+  if (root < 0 || mount_setattr(root, "", AT_EMPTY_PATH, &writable, sizeof writable) < 0)
+    return root < 0 ? root : -errno;
+  return steal_fd(&root);
+}
+
+/* Walks to the folder that the entry is in, step by step, following no link; with `makes` it makes
+ * the folders on the way. Gives the entry's own name. */
+static int walk_root(const char *path, bool makes, int *ret_folder, char ret_name[NAME_MAX + 1]) {
+  _cleanup_close_ int folder = open_root();
+  if (folder < 0)
+    return folder;
   for (const char *from = path + 1;;) {
-    char name[NAME_MAX + 1];
     const char *end = strchrnul(from, '/');
     if ((size_t)(end - from) > NAME_MAX)
       return -ENAMETOOLONG;
-    memcpy(name, from, (size_t)(end - from));
-    name[end - from] = '\0';
-    bool last = *end == '\0';
-    int result = make_entry(folder, name, last ? made : MADE_FOLDER, target);
-    if (result < 0 || last)
-      return result;
-    int next = enter_folder(folder, name);
+    memcpy(ret_name, from, (size_t)(end - from));
+    ret_name[end - from] = '\0';
+    if (*end == '\0')
+      break;
+    int result = makes ? make_entry(folder, ret_name, MADE_FOLDER, NULL) : 0;
+    int next = result < 0 ? result : enter_folder(folder, ret_name);
     if (next < 0)
       return next;
     close(folder);
     folder = next;
     from = end + 1;
   }
+  *ret_folder = steal_fd(&folder);
+  return 0;
+}
+
+static int make_in_root(const char *path, enum made made, const char *target) {
+  _cleanup_close_ int folder = -1;
+  char name[NAME_MAX + 1];
+  int result = walk_root(path, true, &folder, name);
+  return result < 0 ? result : make_entry(folder, name, made, target);
+}
+
+/* Only if nothing else has come there since. */
+static int forget(struct state *state, const char *path, const char *target) {
+  int result = powers_go(&state->powers, IN_SESSION);
+  if (result < 0)
+    return result;
+  _cleanup_close_ int folder = -1;
+  char name[NAME_MAX + 1];
+  result = walk_root(path, false, &folder, name);
+  if (result < 0)
+    return result;
+  if (!is_made(folder, name, MADE_LINK, target))
+    return -ESTALE;
+  return unlinkat(folder, name, 0) < 0 ? -errno : 0;
 }
 
 static int repeat(struct state *state, const struct packet_header *header, const char *path,
@@ -273,6 +303,7 @@ static void obey(struct state *state, const char *packet) {
   int result = header.kind == BROKER_GRANT    ? grant(state, &header, path, masks)
                : header.kind == BROKER_REVOKE ? take_away(state, path)
                : header.kind == BROKER_REPEAT ? repeat(state, &header, path, masks)
+               : header.kind == BROKER_FORGET ? forget(state, path, masks)
                                               : -ENOSYS;
   answer(state, result, -1);
 }

@@ -22,6 +22,7 @@ enum broker_kind {
   BROKER_GRANT,  /* the object at `path` appears at the same path inside */
   BROKER_REVOKE, /* what was granted at `path` goes away */
   BROKER_REPEAT, /* a folder or link of the host is made at `path` in the session's empty root */
+  BROKER_FORGET, /* a link that was made so, with this text, goes away */
   BROKER_OPEN,   /* opens the file at `path` through a read-only clone; the reply carries it */
 };
 
@@ -44,7 +45,7 @@ struct broker_request {
    * it: BROKER_PINS or BROKER_SEALS. May be NULL. */
   const struct strv *kept;
   const struct strv *masks; /* GRANT: hidden objects below it, canonical; may be NULL */
-                            /* REPEAT: one string, the link's text; NULL: a folder */
+                            /* REPEAT, FORGET: one string, the link's text; NULL: a folder */
 };
 
 /* Starts it: user_ns and mount_ns are the session's; neither is kept. */

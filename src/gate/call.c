@@ -103,6 +103,10 @@ bool call_only_reads(const struct call *call) {
   return is_open(call) && !(call->flags & O_PATH) && !writes(call) && call->resolve == 0;
 }
 
+bool call_holds(const struct call *call) {
+  return is_open(call) && call->flags & O_PATH && call->resolve == 0;
+}
+
 bool call_may_write(const struct call *call) {
   enum trap_kind kind = call->trap->kind;
   if (is_open(call))

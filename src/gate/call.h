@@ -27,8 +27,9 @@ size_t call_path_count(const struct call *call);
 /* The descriptor that a relative path starts from. */
 int call_base(const struct call *call, size_t index);
 
-/* Would a descriptor do instead of the object itself? */
+/* Would a descriptor do instead of the object itself: to read from, or only to hold (O_PATH)? */
 bool call_only_reads(const struct call *call);
+bool call_holds(const struct call *call);
 
 /* Might it change something? */
 bool call_may_write(const struct call *call);

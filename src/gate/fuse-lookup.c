@@ -21,6 +21,10 @@ struct stat fuse_harmless(const struct stat *status) {
                        .st_nlink = 1,
                        .st_uid = geteuid(),
                        .st_gid = getegid()};
+  /* The kernel looks at these bits of whatever it heard last, before each exec: nothing else would
+   * do for one who may, while another looks the name up. */
+  if (S_ISREG(status->st_mode))
+    shown.st_mode |= 0111;
   if (!S_ISDIR(status->st_mode) && !S_ISLNK(status->st_mode))
     return shown;
   shown.st_mode = status->st_mode;
@@ -50,13 +54,17 @@ struct fuse_entry_param fuse_entry_of(struct fuse_gate *fuse, struct node *node,
                    /* bind(2) can be asked about only while it looks its folder up. */
                    : fuse->gate->config.plan->ask_writes ? 0
                                                          : FOLDER_SECONDS;
-  return (struct fuse_entry_param){
+  struct fuse_entry_param entry = {
       .ino = fuse_number_of(node),
       .generation = 1,
       .attr = fuse_harmless(&node->status),
       .attr_timeout = S_ISDIR(node->status.st_mode) ? seconds : 0,
       .entry_timeout = seconds,
   };
+  /* Another size would cut the file off for who was allowed to read it, or runs it. */
+  if (node->opens > 0)
+    entry.attr.st_size = node->status.st_size;
+  return entry;
 }
 
 static void reply_entry(struct fuse_gate *fuse, fuse_req_t request, struct node *node,
@@ -105,7 +113,7 @@ static bool is_quiet(struct fuse_gate *fuse, fuse_req_t request, const struct no
   if (!fuse_needs_mount(want) && gate_is_served(fuse->gate, &wanted))
     return false;
   return want == WANT_CONNECT ||
-         !once_use(&fuse->once, gate_outer_pid(fuse->gate, inside), &node->status, false);
+         !once_may_use(&fuse->once, gate_outer_pid(fuse->gate, inside), &node->status, ONCE_LOOK);
 }
 
 /* The one exception to "at once": a call that holds a lock on the mount point was sent away before

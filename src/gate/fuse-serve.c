@@ -36,8 +36,11 @@ static void serve_open(struct held *held, int fd) {
     return;
   }
   info.fh = (uint64_t)opened;
-  if (fuse_reply_open(held->request, &info) < 0)
+  held->node->opens++;
+  if (fuse_reply_open(held->request, &info) < 0) {
+    held->node->opens--;
     close(opened); /* interrupted: nobody will release it */
+  }
 }
 
 /* A folder that is open without a mount. */
@@ -157,8 +160,10 @@ void fuse_serve(struct held *held) {
     serve_extended(held, fd);
     return;
   case CALL_QUIET:
-    /* There is nobody behind our own socket; all else may have what we show. */
-    fuse_reply_err(held->request, held->waiting.request.want == WANT_CONNECT ? EACCES : ESTALE);
+    /* There is nobody behind our own socket, and nothing to be seen in our own file. Whoever only
+     * looks may have what we show, and by now there may be a mount. */
+    fuse_reply_err(held->request,
+                   held->waiting.needs_mount && !held->waiting.lasts ? EACCES : ESTALE);
     return;
   }
 }
@@ -177,7 +182,7 @@ void fuse_op_read(fuse_req_t request, fuse_ino_t number, size_t size, off_t offs
 }
 
 void fuse_op_release(fuse_req_t request, fuse_ino_t number, struct fuse_file_info *info) {
-  (void)number;
+  fuse_node_of(fuse_gate_of(request), number)->opens--;
   close((int)info->fh);
   fuse_reply_err(request, 0);
 }

@@ -24,16 +24,21 @@
 
 /* ---- once ---- */
 
-static bool opens(const struct held *held) {
-  return held->call == CALL_OPEN || held->call == CALL_OPENDIR;
+/* The kernel's own flag for the open of an exec; its headers for us lack it. */
+#define OPENED_TO_EXECUTE 0x20
+
+static enum once_use use_of(const struct held *held) {
+  if (held->call == CALL_OPEN)
+    return held->info.flags & OPENED_TO_EXECUTE ? ONCE_EXECUTE : ONCE_OPEN;
+  return held->call == CALL_OPENDIR ? ONCE_OPEN : ONCE_LOOK;
 }
 
 static bool use_once(struct fuse_gate *fuse, const struct held *held) {
-  return once_use(&fuse->once, held->waiting.request.pid, &held->node->status, opens(held));
+  return once_may_use(&fuse->once, held->waiting.request.pid, &held->node->status, use_of(held));
 }
 
 static void remember_once(struct fuse_gate *fuse, const struct held *held) {
-  once_remember(&fuse->once, held->waiting.request.pid, &held->node->status, opens(held));
+  once_remember(&fuse->once, held->waiting.request.pid, &held->node->status, use_of(held));
 }
 
 /* ---- calls that wait ---- */

@@ -457,6 +457,12 @@ void gate_repeat(struct gate *gate, struct waiting *waiting, const char *path, c
   add_job(gate, job);
 }
 
+void gate_forget_link(struct gate *gate, const char *path, const char *target) {
+  struct grant_job *job = new_job(BROKER_FORGET, path, 0);
+  strv_add(&job->masks, target);
+  add_job(gate, job);
+}
+
 void gate_open(struct gate *gate, struct waiting *waiting) {
   struct grant_job *job = new_job(BROKER_OPEN, waiting->request.path, 0);
   job->request.device = waiting->request.device;

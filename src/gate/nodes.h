@@ -17,6 +17,7 @@ struct node {
   uint64_t lookups;    /* what the kernel will forget */
   unsigned references; /* children and waiting requests */
   unsigned pins;       /* somebody is asked about it: its descriptor stays open */
+  unsigned opens;      /* files that are open without a mount */
   struct stat status;  /* as it was when it was looked up */
   int fd;              /* -1: closed for want of descriptors */
   bool fixed;          /* a mount point or above one: stays what it is, whatever the host does */

@@ -6,8 +6,8 @@
  *
  * "Goes on" (CONTINUE) means that the kernel reads the path again, and a second thread may have
  * changed it meanwhile. It does not matter: it then meets the same mounts. Nothing here protects
- * anything; it only finds out what to ask for. For the same reason no descriptor is ever handed in,
- * but one of a regular file that was approved for this one call, through a read-only mount. */
+ * anything; it only finds out what to ask for. What is allowed for one call alone is
+ * in notify-once.c. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/openat2.h>
@@ -25,11 +25,8 @@
 #include "core/cleanup.h"
 #include "core/path.h"
 #include "engine/cellar.h"
-#include "gate/call.h"
 #include "gate/interpreter.h"
-#include "gate/once.h"
-#include "gate/tell.h"
-#include "gate/waiting.h"
+#include "gate/notify.h"
 
 /* Linux 6.6; younger than the headers of most distributions. */
 #ifndef SECCOMP_IOCTL_NOTIF_SET_FLAGS
@@ -40,38 +37,6 @@
 #define TURN_LIMIT        64  /* calls served before the monitor looks at its other business */
 #define HELD_LIMIT        256 /* each holds two descriptors of ours */
 #define INTERPRETER_LIMIT 5   /* the kernel's */
-
-struct notify {
-  struct gate *gate;
-  struct walker walker;
-  int listener, events;
-  int wake; /* readable while a held call is to be looked at again */
-  struct held *held;
-  size_t held_count;
-  struct once_list once;
-  struct seccomp_notif *notification;
-  struct seccomp_notif_resp *response;
-  size_t notification_size, response_size; /* the kernel's, which may be larger than ours */
-};
-
-/* A call that waits for a decision, a mount or a descriptor. */
-struct held {
-  struct waiting waiting; /* first: a pointer to it is one to this */
-  struct held *previous, *next;
-  struct notify *notify;
-  struct call call;
-  size_t index;          /* which of its paths */
-  unsigned interpreters; /* how many files the kernel will open to execute it, so far */
-  int pidfd;             /* tells that it died; -1: not asked about yet */
-  char path[PATH_MAX];   /* as it was in its memory, or an interpreter's */
-  char folder[PATH_MAX]; /* where it starts, if it is relative */
-  bool again;            /* it is to be looked at again */
-  bool covered;          /* that folder is itself covered by a mount */
-  struct found found;
-  struct judged judged;
-  size_t repeated;
-  void (*then)(struct held *held, enum outcome outcome);
-};
 
 /* ---- answers ---- */
 
@@ -95,8 +60,13 @@ static bool still_waits(const struct notify *notify, uint64_t id) {
   return ioctl(notify->listener, SECCOMP_IOCTL_NOTIF_ID_VALID, &id) == 0;
 }
 
-static void held_free(struct held *held) {
+bool notify_still_waits(const struct held *held) {
+  return still_waits(held->notify, held->call.id);
+}
+
+void notify_forget(struct held *held) {
   struct notify *notify = held->notify;
+  notify_release_lent(held);
   if (held->previous)
     held->previous->next = held->next;
   else
@@ -104,8 +74,11 @@ static void held_free(struct held *held) {
   if (held->next)
     held->next->previous = held->previous;
   notify->held_count--;
+  /* Closing alone would not do while a process that we just forked has a copy. */
+  if (held->stand_in.result >= 0)
+    epoll_ctl(notify->events, EPOLL_CTL_DEL, held->stand_in.result, NULL);
+  stand_in_end(&held->stand_in);
   if (held->pidfd >= 0) {
-    /* Closing alone would not do while a process that we just forked has a copy. */
     epoll_ctl(notify->events, EPOLL_CTL_DEL, held->pidfd, NULL);
     close(held->pidfd);
   }
@@ -114,14 +87,20 @@ static void held_free(struct held *held) {
   free(held);
 }
 
-static void fail(struct held *held, int errnum) {
+void notify_fail(struct held *held, int errnum) {
   respond(held->notify, held->call.id, errnum, 0);
-  held_free(held);
+  notify_forget(held);
+}
+
+void notify_return(struct held *held, long value) {
+  const struct seccomp_notif_resp response = {.id = held->call.id, .val = value};
+  respond_with(held->notify, &response);
+  notify_forget(held);
 }
 
 static void go_on(struct held *held) {
   let_go_on(held->notify, held->call.id);
-  held_free(held);
+  notify_forget(held);
 }
 
 /* ---- where the path leads ---- */
@@ -196,7 +175,7 @@ static bool leads_to_base(const struct gate *gate, const char *path) {
 }
 
 /* The next path of the call, or the next file that the kernel opens to execute it. */
-static void next(struct held *held) {
+void notify_next(struct held *held) {
   const struct call *call = &held->call;
   int result = 0;
   if (held->interpreters == 0 && ++held->index < call_path_count(call)) {
@@ -212,7 +191,7 @@ static void next(struct held *held) {
     return;
   }
   if (result < 0 || !still_waits(held->notify, call->id))
-    fail(held, result < 0 ? -result : ESRCH);
+    notify_fail(held, result < 0 ? -result : ESRCH);
   else
     proceed(held);
 }
@@ -248,18 +227,14 @@ static void set_request(struct held *held, enum want want, const char *path,
   };
 }
 
-static void open_for_it(struct held *held);
-
 static void ask(struct held *held, enum want want, const char *path, const struct stat *status) {
   set_request(held, want, path, status);
   if (watch_process(held) < 0) {
-    fail(held, EACCES);
+    notify_fail(held, EACCES);
     return;
   }
-  if ((want == WANT_READ || want == WANT_STAT) &&
-      once_use(&held->notify->once, held->waiting.request.pid, status,
-               call_only_reads(&held->call))) {
-    open_for_it(held);
+  if (notify_goes_on_once(held, want, status)) {
+    notify_serve_once(held);
     return;
   }
   held->then = after_answer;
@@ -277,7 +252,7 @@ static void write_to(struct held *held, const char *path, const struct stat *sta
   set_request(held, WANT_WRITE, held->found.path, status);
   held->waiting.request.pid = target_process(&held->call.target);
   decisions_note_refused(gate->config.decisions, &held->waiting.request, "not a writable place");
-  fail(held, EROFS);
+  notify_fail(held, EROFS);
 }
 
 static void write_to_folder(struct held *held) {
@@ -285,7 +260,7 @@ static void write_to_folder(struct held *held) {
   _cleanup_close_ int fd = walk_open(held->notify->walker.host, folder);
   struct stat status = {0};
   if (fd < 0 || fstat(fd, &status) < 0)
-    fail(held, EACCES);
+    notify_fail(held, EACCES);
   else
     write_to(held, folder, &status);
 }
@@ -294,12 +269,12 @@ static void act(struct held *held) {
   struct found *found = &held->found;
   switch (held->judged.verdict) {
   case CALL_FREE:
-    next(held);
+    notify_next(held);
     return;
   case CALL_ASK:
     if (held->judged.want == WANT_LIST &&
         (strcmp(found->path, "/") == 0 || leads_to_base(held->notify->gate, found->path)))
-      next(held);
+      notify_next(held);
     else
       ask(held, held->judged.want, found->path, &found->status);
     return;
@@ -310,7 +285,7 @@ static void act(struct held *held) {
     write_to_folder(held);
     return;
   case CALL_ERROR:
-    fail(held, held->judged.errnum);
+    notify_fail(held, held->judged.errnum);
     return;
   }
 }
@@ -319,7 +294,7 @@ static void act(struct held *held) {
 static void repeat(struct held *held, enum outcome outcome) {
   const struct strv *repeats = &held->found.repeats;
   if (outcome != OUTCOME_RETRY) {
-    fail(held, EACCES);
+    notify_fail(held, EACCES);
     return;
   }
   if (held->repeated >= repeats->count) {
@@ -337,102 +312,35 @@ static void refuse_hidden(struct held *held) {
   set_request(held, WANT_READ, held->found.path, &held->found.status);
   held->waiting.request.pid = target_process(&held->call.target);
   gate_note_hidden(held->notify->gate, &held->waiting.request);
-  fail(held, EACCES);
-}
-
-/* ---- for this call alone ---- */
-
-/* The descriptor is all that is given: the file itself stays where the workload cannot see it. */
-static void hand_in(struct held *held, enum outcome outcome) {
-  struct notify *notify = held->notify;
-  _cleanup_close_ int fd = steal_fd(&held->waiting.opened);
-  if (outcome != OUTCOME_RETRY || fd < 0) {
-    fail(held, EACCES);
-    return;
-  }
-  struct seccomp_notif_addfd addition = {
-      .id = held->call.id,
-      .flags = SECCOMP_ADDFD_FLAG_SEND,
-      .srcfd = (unsigned)fd,
-      .newfd_flags = held->call.flags & O_CLOEXEC ? O_CLOEXEC : 0,
-  };
-  if (!still_waits(notify, held->call.id))
-    held_free(held);
-  else if (ioctl(notify->listener, SECCOMP_IOCTL_NOTIF_ADDFD, &addition) < 0)
-    fail(held, errno == EMFILE ? EMFILE : EACCES); /* it still waits: this ends it */
-  else
-    held_free(held);
-}
-
-/* Answers for the kernel. What goes to the caller's memory goes through a descriptor that was its
- * own while it still waited. */
-static void tell(struct held *held) {
-  struct told told;
-  _cleanup_close_ int memory = target_open_memory(&held->call.target);
-  int result = tell_call(&held->call, held->found.fd, &told);
-  if (result == 0 && memory < 0 && told.size > 0)
-    result = -EACCES;
-  if (result == 0 && !still_waits(held->notify, held->call.id))
-    result = -ESRCH;
-  if (result == 0 && told.size > 0 &&
-      pwrite(memory, &told.data, told.size, (off_t)told.address) != (ssize_t)told.size)
-    result = -EFAULT;
-  if (result < 0) {
-    fail(held, result == -ENOTSUP ? EACCES : -result);
-    return;
-  }
-  const struct seccomp_notif_resp response = {.id = held->call.id, .val = told.value};
-  respond_with(held->notify, &response);
-  held_free(held);
-}
-
-/* Only a regular file that is opened for reading can be handed in, and who only looks at it can be
- * told. What else needs the file at its path (execve, connect …) would need a mount, which all of
- * the session would see. */
-static void open_for_it(struct held *held) {
-  mode_t mode = held->found.status.st_mode;
-  if ((S_ISREG(mode) || S_ISSOCK(mode)) && !call_only_reads(&held->call)) {
-    tell(held);
-  } else if (!S_ISREG(mode)) {
-    fail(held, EACCES);
-  } else {
-    held->then = hand_in;
-    gate_open(held->notify->gate, &held->waiting);
-  }
-}
-
-static void use_once(struct held *held) {
-  once_remember(&held->notify->once, held->waiting.request.pid, &held->found.status,
-                call_only_reads(&held->call));
-  open_for_it(held);
+  notify_fail(held, EACCES);
 }
 
 /* Allowed, but not by a mount that was made for it: perhaps one that another call asked for. */
 static void serve(struct held *held) {
   if (held->waiting.request.want == WANT_WRITE) {
-    fail(held, EROFS);
+    notify_fail(held, EROFS);
     return;
   }
   int result = resolve(held);
   if (result < 0)
-    fail(held, -result);
+    notify_fail(held, -result);
   else if (held->found.place == PLACE_HIDDEN)
     refuse_hidden(held);
   else if (held->found.place == PLACE_GATED)
-    use_once(held);
+    notify_begin_once(held);
   else
-    next(held);
+    notify_next(held);
 }
 
 static void after_answer(struct held *held, enum outcome outcome) {
   if (outcome == OUTCOME_REFUSE) {
-    fail(held, EACCES);
+    notify_fail(held, EACCES);
   } else if (outcome == OUTCOME_SERVE) {
     /* Not here: decisions may be calling, and serving it may lead to the next question. */
     held->again = true;
     eventfd_write(held->notify->wake, 1);
   } else {
-    next(held);
+    notify_next(held);
   }
 }
 
@@ -467,7 +375,7 @@ static void serve_covered(struct held *held) {
     return;
   }
   set_request(held, WANT_READ, held->found.path, &status);
-  open_for_it(held);
+  notify_serve_once(held);
 }
 
 /* Something mounted is the kernel's business, but a mount that was granted for reading may be
@@ -492,7 +400,7 @@ static struct judged judge_native(const struct held *held) {
 static void proceed(struct held *held) {
   int result = held->path[0] ? resolve(held) : 0;
   if (result < 0) {
-    fail(held, -result);
+    notify_fail(held, -result);
     return;
   }
   if (!held->path[0]) {
@@ -519,6 +427,7 @@ static struct held *held_new(struct notify *notify, const struct call *call, con
   *held = (struct held){.notify = notify,
                         .call = *call,
                         .pidfd = -1,
+                        .stand_in = STAND_IN_NONE,
                         .found = FOUND_NONE,
                         .waiting = {.done = on_done, .opened = -1, .gate = notify->gate}};
   memcpy(held->path, path, strlen(path) + 1);
@@ -620,12 +529,14 @@ static void trigger_serve(struct gate *gate) {
   struct notify *notify = gate->trigger_state;
   struct epoll_event event;
   for (int i = 0; i < TURN_LIMIT && epoll_wait(notify->events, &event, 1, 0) == 1; i++) {
-    struct held *held = event.data.ptr;
+    struct held *held = (struct held *)(uintptr_t)(event.data.u64 & ~NOTIFY_STAND_IN);
     if (event.data.ptr == &notify->wake) {
       look_again(notify);
+    } else if (event.data.u64 & NOTIFY_STAND_IN) {
+      notify_stand_in_done(held);
     } else if (held) {
       gate_withdraw(gate, &held->waiting);
-      held_free(held);
+      notify_forget(held);
     } else if (event.events & EPOLLIN) {
       receive(notify);
     } else {
@@ -639,17 +550,18 @@ static void trigger_serve(struct gate *gate) {
  * with a handler does not even kill. So whoever is asked about is looked at now and then. */
 static void trigger_look(struct gate *gate) {
   struct notify *notify = gate->trigger_state;
-  gate->signalled = false;
+  notify_take_lent(notify);
+  gate->signalled = notify_has_lent(notify);
   for (struct held *held = notify->held, *next; held; held = next) {
     next = held->next;
-    if (held->waiting.ticket == 0)
+    if (held->waiting.ticket == 0 && held->stand_in.result < 0)
       continue;
     if (!gate_must_end(held->waiting.request.pid)) {
       gate->signalled = true;
       continue;
     }
     gate_withdraw(gate, &held->waiting);
-    fail(held, EINTR);
+    notify_fail(held, EINTR);
   }
 }
 
@@ -723,9 +635,10 @@ static void trigger_close(struct gate *gate) {
     return;
   while (notify->held) {
     gate_withdraw(gate, &notify->held->waiting);
-    fail(notify->held, ENOSYS);
+    notify_fail(notify->held, ENOSYS);
   }
   once_clear(&notify->once);
+  notify_clear_lent(notify);
   if (notify->walker.host >= 0)
     close(notify->walker.host);
   if (notify->events >= 0)

@@ -8,7 +8,7 @@
 
 #define ONCE_NS (2ull * 1000 * 1000 * 1000)
 
-static uint64_t now_ns(void) {
+uint64_t once_now_ns(void) {
   struct timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);
   return (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec;
@@ -29,21 +29,23 @@ static struct once *find(struct once_list *list, pid_t process, const struct sta
   for (size_t i = 0; i < ONCE_COUNT; i++) {
     struct once *once = &list->items[i];
     if (process > 0 && once->process == process && once->inode == object->st_ino &&
-        once->device == object->st_dev && once->until_ns > now_ns() && !has_ended(once))
+        once->device == object->st_dev && once->until_ns > once_now_ns() && !has_ended(once))
       return once;
   }
   return NULL;
 }
 
-bool once_use(struct once_list *list, pid_t process, const struct stat *object, bool opens) {
+bool once_may_use(struct once_list *list, pid_t process, const struct stat *object,
+                  enum once_use use) {
   struct once *once = find(list, process, object);
-  if (!once || (opens && once->opened))
+  if (!once || (use != ONCE_LOOK && once->used[use]))
     return false;
-  once->opened |= opens;
+  once->used[use] = true;
   return true;
 }
 
-void once_remember(struct once_list *list, pid_t process, const struct stat *object, bool opens) {
+void once_remember(struct once_list *list, pid_t process, const struct stat *object,
+                   enum once_use use) {
   if (process <= 0 || find(list, process, object))
     return;
   int pidfd = pidfd_open(process, 0);
@@ -56,9 +58,9 @@ void once_remember(struct once_list *list, pid_t process, const struct stat *obj
       .pidfd = pidfd,
       .device = object->st_dev,
       .inode = object->st_ino,
-      .until_ns = now_ns() + ONCE_NS,
-      .opened = opens,
+      .until_ns = once_now_ns() + ONCE_NS,
   };
+  once->used[use] = true;
 }
 
 void once_clear(struct once_list *list) {

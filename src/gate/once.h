@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <sys/types.h>
 
-#define ONCE_COUNT 16
+#define ONCE_COUNT 64 /* as many as may wait for one answer */
 
 struct once {
   pid_t process; /* as we see it; 0: nothing here */
@@ -16,7 +16,7 @@ struct once {
   dev_t device;
   ino_t inode;
   uint64_t until_ns;
-  bool opened;
+  bool used[3]; /* by enum once_use */
 };
 
 struct once_list {
@@ -24,10 +24,18 @@ struct once_list {
   size_t next;
 };
 
-/* Is this part of a use that was allowed a moment ago? Opening is what ends it. */
-bool once_use(struct once_list *list, pid_t process, const struct stat *object, bool opens);
+/* Looking may be repeated; opening and executing each happens once. */
+enum once_use { ONCE_LOOK, ONCE_OPEN, ONCE_EXECUTE };
+
+/* Is this part of a use that was allowed a moment ago? */
+bool once_may_use(struct once_list *list, pid_t process, const struct stat *object,
+                  enum once_use use);
 
 /* The process still waits for its call to be answered. */
-void once_remember(struct once_list *list, pid_t process, const struct stat *object, bool opens);
+void once_remember(struct once_list *list, pid_t process, const struct stat *object,
+                   enum once_use use);
 
 void once_clear(struct once_list *list);
+
+/* The clock that such moments are measured by. */
+uint64_t once_now_ns(void);

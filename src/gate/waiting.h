@@ -111,6 +111,9 @@ bool gate_is_writable(struct gate *gate, const char *path);
  * or, without one, because the host has changed it. */
 void gate_repeat(struct gate *gate, struct waiting *waiting, const char *path, const char *target);
 
+/* Takes such a link away again, if it is still the same. */
+void gate_forget_link(struct gate *gate, const char *path, const char *target);
+
 /* Opens the waiting's regular file through a read-only clone, for this call alone. */
 void gate_open(struct gate *gate, struct waiting *waiting);
 

@@ -7,6 +7,7 @@ import os
 import platform
 import signal
 import socket
+import struct
 import time
 
 import pytest
@@ -172,18 +173,6 @@ def test_who_may_look_at_a_socket_may_not_speak_to_it(box, gate, ground):
         assert asked == [("stat", path), ("connect", path)]
         spoken, _ = gates.run(box, gate, argv, lambda event: gates.approve())
         assert lines(spoken)[3] == "connect ok", spoken
-
-
-def test_a_socket_is_not_spoken_to_once(box, gate, ground):
-    """That would need a mount which all of the session could use."""
-    path = f"{ground}/socket"
-    with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(path)
-        listener.listen()
-        box.identity.own(path)
-        inside, asked = gates.run(box, gate, [files(box), "connect", path],
-                                  lambda event: gates.approve("once"))
-    assert lines(inside) == ["connect EACCES"] and len(asked) == 1, (inside, asked)
 
 
 def test_nobody_sees_how_quiet_calls_are_asked_about(box, gate, ground):
@@ -540,6 +529,153 @@ def test_once_is_one_use(box, gate, ground, way):
     inside, asked = gates.run(box, gate, argv, lambda event: next(answers, gates.deny()))
     assert lines(inside) == [*lines(box.plain(argv))[:2], "open EACCES"], (inside, asked)
     assert len(asked) == 2
+
+
+# To speak and to watch needs the host's own object; the FUSE gate could only show it to everybody.
+NEEDS_IT = ("connect", "send", "inotify", "watch")
+
+
+@contextlib.contextmanager
+def listening(box, path, kind=socket.SOCK_STREAM, backlog=5):
+    with socket.socket(socket.AF_UNIX, kind) as listener:
+        listener.bind(path)
+        if kind == socket.SOCK_STREAM:
+            listener.listen(backlog)
+        box.identity.own(path)
+        yield listener
+
+
+@pytest.mark.parametrize("way", ["connect", "send", "inotify", "path-only", "path-nofollow", "execute"])
+def test_once_is_one_call_of_any_kind(box, gate, ground, way):
+    """It does what it does outside; the next one is asked about again, and denied. The process forks to
+    execute, so that the second is another's."""
+    path = f"{ground}/{'program' if way == 'execute' else 'file' if way not in NEEDS_IT[:2] else 'socket'}"
+    answers = iter([gates.approve("once")])
+    kind = socket.SOCK_DGRAM if way == "send" else socket.SOCK_STREAM
+    with listening(box, f"{ground}/socket", kind):
+        argv = [files(box), way, path]
+        expected = lines(box.plain(argv))
+        script = f"{files(box)} {way} {path}; {files(box)} {way} {path}"
+        inside, asked = gates.run(box, gate, ["/bin/sh", "-c", script],
+                                  lambda event: next(answers, gates.deny()))
+    first = f"{way} EACCES" if gate == "fuse" and way in NEEDS_IT else expected[0]
+    assert lines(inside) == [first, f"{way} EACCES"], (inside, asked)
+    assert len(asked) == 2, asked
+
+
+def test_a_watch_that_is_allowed_once_sees_what_the_host_does(box, gate, ground):
+    if gate == "fuse":
+        pytest.skip("refused there: test_once_is_one_call_of_any_kind")
+    path = f"{ground}/file"
+    with gates.Session(box, gate, [files(box), "watch", path],
+                       lambda event: gates.approve("once")) as it:
+        assert sessions.eventually(lambda: os.path.exists(box.path("watching")))
+        box.identity.file(path, "more\n")
+        assert lines(it.finish()) == ["watch changed"]
+
+
+def test_a_script_runs_once(box, gate, ground):
+    """With its interpreter, and by the name that it was called with; then it is read by its
+    interpreter, which is the same process."""
+    box.identity.file(f"{ground}/script", "#!/bin/sh\necho \"$0\" \"$@\"\n")
+    os.chmod(f"{ground}/script", 0o755)
+    answers = iter([gates.approve("once")])
+    script = f"{ground}/script word; {ground}/script word"
+    inside, asked = gates.run(box, gate, ["/bin/sh", "-c", script],
+                              lambda event: next(answers, gates.deny()))
+    assert inside.stdout == f"{ground}/script word\n", (inside, asked)
+    assert len(asked) == 2, asked
+
+
+def test_many_execute_once_at_the_same_time(box, gate, ground):
+    """Each is allowed by itself, and none is disturbed by the others' looking at the same names."""
+    script = f"for i in $(seq 20); do {ground}/program $i & {files(box)} execute {ground}/script & " \
+             "done; wait"
+    inside, _ = gates.run(box, gate, ["/bin/sh", "-c", script], lambda event: gates.approve("once"))
+    assert sorted(lines(inside)) == sorted([*map(str, range(1, 21)),
+                                            *[f"execute {ground}/script argument"] * 20]), inside
+
+
+ONLOOKER = """
+import os, subprocess, sys, time
+program = sys.argv[1]
+running = subprocess.Popen([program, '3'])
+def attempt(name, what):
+    try:
+        what()
+        print(name, 'WORKED')
+    except OSError as error:
+        print(name, error.strerror)
+for turn in range(2):
+    attempt('execute', lambda: subprocess.run([program, '0'], check=True))
+    attempt('open', lambda: open(program, 'rb'))
+    attempt('link', lambda: os.readlink(program))
+    for number in ('1023', '1022', '1021'):
+        attempt(number, lambda: open('/proc/thread-self/fd/' + number, 'rb'))
+    time.sleep(0.3)
+print(running.poll())
+running.kill()
+"""
+
+
+@pytest.mark.escape
+def test_what_one_may_execute_once_is_nothing_to_others(box, gate, ground):
+    """Its parent tries while it runs, by the same name. The control: the program does run."""
+    with open("/bin/sleep", "rb") as source, open(f"{ground}/program", "wb") as target:
+        target.write(source.read())
+    answers = iter([gates.approve("once")])
+    inside, asked = gates.run(box, gate, ["/usr/bin/python3", "-c", ONLOOKER, f"{ground}/program"],
+                              lambda event: next(answers, gates.deny()))
+    assert "WORKED" not in inside.stdout and lines(inside)[-1] == "None", (inside, asked)
+    assert len(asked) > 3, asked
+
+
+def test_who_connects_once_is_the_user(box, gate, ground):
+    """Whoever listens sees the user's number, and what is sent."""
+    if gate == "fuse":
+        pytest.skip("refused there: test_once_is_one_call_of_any_kind")
+    script = f"import socket; it = socket.socket(socket.AF_UNIX); it.connect('{ground}/socket'); " \
+             "it.send(b'hello'); print(it.recv(10))"
+    with listening(box, f"{ground}/socket") as listener:
+        with gates.Session(box, gate, ["/usr/bin/python3", "-c", script],
+                           lambda event: gates.approve("once")) as it:
+            listener.settimeout(harness.TIMEOUT)
+            peer, _ = listener.accept()
+            _, uid, _ = struct.unpack("3i", peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+            assert (uid, peer.recv(10)) == (box.identity.uid, b"hello")
+            peer.send(b"answer")
+            assert it.finish().stdout == "b'answer'\n"
+            peer.close()
+
+
+@pytest.mark.escape
+def test_once_gives_no_rights_that_the_command_has_not(box, gate, ground):
+    """A socket of somebody else's: root speaks to it outside, and has no such power inside."""
+    if box.identity.name != "root" or gate == "fuse":
+        pytest.skip("only root could do more than the command")
+    with listening(box, f"{ground}/socket"):
+        os.chown(f"{ground}/socket", 12345, 12345)
+        os.chmod(f"{ground}/socket", 0o600)
+        argv = [files(box), "connect", f"{ground}/socket"]
+        assert lines(box.plain(argv)) == ["connect ok"]
+        inside, asked = gates.run(box, gate, argv, lambda event: gates.approve("once"))
+    assert lines(inside) == ["connect EACCES"] and len(asked) == 1, (inside, asked)
+
+
+def test_who_waits_to_be_connected_once_can_be_ended(box, gate, ground):
+    """The one who listens takes no more: it waits as outside, and leaves nothing behind."""
+    with listening(box, f"{ground}/socket", backlog=0) as listener, contextlib.ExitStack() as waiting:
+        listener.setblocking(False)
+        with contextlib.suppress(BlockingIOError):
+            for _ in range(10):
+                one = waiting.enter_context(socket.socket(socket.AF_UNIX))
+                one.setblocking(False)
+                one.connect(f"{ground}/socket")
+        script = f"{files(box)} connect {ground}/socket & sleep 0.5; kill -9 $!; wait; echo after"
+        inside, asked = gates.run(box, gate, ["/bin/sh", "-c", script],
+                                  lambda event: gates.approve("once"))
+    refused = ["connect EACCES"] if gate == "fuse" else []
+    assert lines(inside) == [*refused, "after"] and len(asked) == 1, (inside, asked)
 
 
 def test_once_cannot_be_opened_for_writing(box, gate, ground):

@@ -1,0 +1,81 @@
+/* What the parts of the seccomp-notify trigger share: notify.c (the listener, where paths lead,
+ * what becomes of a call) and notify-once.c (what is done for one call alone). */
+#pragma once
+
+#include <linux/seccomp.h>
+
+#include "gate/call.h"
+#include "gate/once.h"
+#include "gate/stand-in.h"
+#include "gate/waiting.h"
+
+struct notify {
+  struct gate *gate;
+  struct walker walker;
+  int listener, events;
+  int wake; /* readable while a held call is to be looked at again */
+  struct held *held;
+  size_t held_count;
+  struct once_list once;
+  struct lent *lent; /* links to programs that were allowed once */
+  struct seccomp_notif *notification;
+  struct seccomp_notif_resp *response;
+  size_t notification_size, response_size; /* the kernel's, which may be larger than ours */
+};
+
+/* A call that waits for a decision, a mount or a descriptor. */
+struct held {
+  struct waiting waiting; /* first: a pointer to it is one to this */
+  struct held *previous, *next;
+  struct notify *notify;
+  struct call call;
+  size_t index;          /* which of its paths */
+  unsigned interpreters; /* how many files the kernel will open to execute it, so far */
+  int pidfd;             /* tells that it died; -1: not asked about yet */
+  char path[PATH_MAX];   /* as it was in its memory, or an interpreter's */
+  char folder[PATH_MAX]; /* where it starts, if it is relative */
+  bool again;            /* it is to be looked at again */
+  bool covered;          /* that folder is itself covered by a mount */
+  struct found found;
+  struct judged judged;
+  size_t repeated;
+  struct stand_in stand_in;
+  void (*then)(struct held *held, enum outcome outcome);
+};
+
+/* ---- notify.c ---- */
+
+/* Which of the descriptors of a call an event is about: this, or its process. */
+#define NOTIFY_STAND_IN 1ull
+
+/* Both answer the call, and free it; the third only does that. */
+void notify_fail(struct held *held, int errnum);
+void notify_return(struct held *held, long value);
+void notify_forget(struct held *held);
+
+/* The next path of the call, or the next file that the kernel opens to execute it; then it goes on.
+ */
+void notify_next(struct held *held);
+
+/* Was what we read of the process really its own? If it died, its number may be another's. */
+bool notify_still_waits(const struct held *held);
+
+/* ---- notify-once.c ---- */
+
+/* Lets the call have the object that it found (held->found), and no other call. */
+void notify_serve_once(struct held *held);
+
+/* The same, and the process may go on to use it. */
+void notify_begin_once(struct held *held);
+
+/* Is this part of what the process was allowed a moment ago? */
+bool notify_goes_on_once(struct held *held, enum want want, const struct stat *status);
+
+/* The stand-in for a call has something to say. */
+void notify_stand_in_done(struct held *held);
+
+/* A call is over that was lent programs; and those of which the time is up are taken away. */
+void notify_release_lent(const struct held *held);
+void notify_take_lent(struct notify *notify);
+bool notify_has_lent(const struct notify *notify);
+void notify_clear_lent(struct notify *notify);
