@@ -36,13 +36,6 @@ char *overlay_folder(const struct host_context *host, const char *session_id) {
   return path_join(all, session_id);
 }
 
-bool plan_has_overlays(const struct plan *plan) {
-  for (size_t i = 0; i < plan->operation_count; i++)
-    if (plan->operations[i].kind == OPERATION_OVERLAY)
-      return true;
-  return false;
-}
-
 void overlay_clear(struct overlay *overlay) {
   free(overlay->folder);
   free(overlay->project);

@@ -42,8 +42,6 @@ struct overlay {
 /* Where the overlays of a session live. New string. */
 char *overlay_folder(const struct host_context *host, const char *session_id);
 
-bool plan_has_overlays(const struct plan *plan);
-
 /* Makes the folders the plan names, the metadata and the lock, before the session starts. Returns
  * the lock's descriptor, which must stay open as long as the session runs, or -1. */
 int overlay_create(const struct host_context *host, const struct plan *plan, const char *session_id,

@@ -113,6 +113,14 @@ static const char *plan_network_name(const struct plan *plan) {
   return plan->network.driver ? plan->network.driver->name : "relay";
 }
 
+bool plan_has_overlays(const struct plan *plan) {
+  for (size_t i = 0; i < plan->operation_count; i++) {
+    if (plan->operations[i].kind == OPERATION_OVERLAY)
+      return true;
+  }
+  return false;
+}
+
 bool plan_holds_outside_files(const struct plan *plan) {
   return plan->gate == GATE_NONE || plan->landlock.handled_fs || !plan->landlock.scoped;
 }

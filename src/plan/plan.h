@@ -136,6 +136,8 @@ struct operation *plan_add(struct plan *plan, enum operation_kind kind, const ch
  * needs no mask. For root, who can, everything is masked. */
 bool plan_is_closed(const struct host_context *host, const char *path);
 
+bool plan_has_overlays(const struct plan *plan);
+
 /* Whether files that a caller opened outside can only be used as they were opened; see
  * plan_request.outside_files. Without Landlock nothing ever holds them, and that is said. */
 bool plan_holds_outside_files(const struct plan *plan);
