@@ -108,7 +108,7 @@ static int take_answer(struct compiler *compiler, const char *bytes, size_t leng
 static int ask_kernel(struct compiler *compiler) {
   _cleanup_close_ int line = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG);
   union {
-    char bytes[32768];
+    char bytes[8192]; /* as much as the kernel gives at once by itself */
     struct nlmsghdr align;
   } answer;
   int result = line < 0 ? -errno : send_request(line);

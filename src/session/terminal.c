@@ -4,11 +4,15 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "core/alloc.h"
 #include "core/file.h"
+
+#define BUFFER_SIZE 8192
 
 static int first_terminal_output(const struct terminal *terminal) {
   static const int order[] = {STDOUT_FILENO, STDERR_FILENO, STDIN_FILENO};
@@ -41,6 +45,8 @@ void terminal_resize(struct terminal *terminal) {
 
 void terminal_connect(struct terminal *terminal, int master) {
   terminal->master = master;
+  terminal->to_session.data = xmalloc(BUFFER_SIZE);
+  terminal->to_user.data = xmalloc(BUFFER_SIZE);
   fcntl(master, F_SETFL, fcntl(master, F_GETFL) | O_NONBLOCK);
   terminal_resize(terminal);
   struct termios modes;
@@ -106,7 +112,7 @@ void terminal_watch(const struct terminal *terminal, struct pollfd watched[TERMI
 
 /* Returns false when the descriptor has nothing more to give. */
 static bool fill(struct terminal_buffer *buffer, int fd) {
-  ssize_t got = read(fd, buffer->data, sizeof buffer->data);
+  ssize_t got = read(fd, buffer->data, BUFFER_SIZE);
   if (got < 0)
     return errno == EAGAIN || errno == EINTR;
   buffer->start = 0;
@@ -133,9 +139,16 @@ static void end_input(struct terminal *terminal) {
   terminal->to_session.end = 1;
 }
 
+static void clear_buffer(struct terminal_buffer *buffer) {
+  free(buffer->data);
+  *buffer = (struct terminal_buffer){0};
+}
+
 static void close_master(struct terminal *terminal) {
   close(terminal->master);
   terminal->master = -1;
+  clear_buffer(&terminal->to_session);
+  clear_buffer(&terminal->to_user);
 }
 
 /* The descriptor is the user's and stays blocking; but what poll says is writable takes this much

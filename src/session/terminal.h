@@ -11,7 +11,7 @@
 #include "session/screen.h"
 
 struct terminal_buffer {
-  char data[8192];
+  char *data; /* there is one while there is a master */
   size_t start, end;
 };
 
