@@ -160,15 +160,18 @@ static bool await_exec(struct guard *guard, int reader) {
   return false;
 }
 
+/* vfork: nothing of ours has to be copied, and until its exec there is nothing to do here. */
 static bool start_tool(struct guard *guard) {
   int ends[2];
-  if (pipe2(ends, O_CLOEXEC) < 0 || (guard->tool = fork()) < 0) {
+  pid_t tool = pipe2(ends, O_CLOEXEC) < 0 ? -1 : vfork();
+  if (tool < 0) {
     guard->report.errnum = errno;
     snprintf(guard->report.doing, sizeof guard->report.doing, "starting a process");
     return false;
   }
-  if (guard->tool == 0)
+  if (tool == 0)
     become_tool(guard, ends[1]);
+  guard->tool = tool;
   close(ends[1]);
   _cleanup_close_ int reader = ends[0];
   return await_exec(guard, reader);
@@ -312,9 +315,9 @@ static _Noreturn void guard_main(const struct guard_input *input) {
     supervise(&guard);
   kill_everything(&guard);
   run_end_command(&guard);
-  if (input->scratch)
-    guard_remove_scratch(input->scratch);
   (void)send(input->channel, &guard.report, sizeof guard.report, MSG_NOSIGNAL);
+  if (input->scratch)
+    guard_remove_scratch(input->scratch); /* while the runner wakes up; it waits for our end */
   _exit(0);
 }
 

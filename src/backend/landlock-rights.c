@@ -133,7 +133,7 @@ static void emit_socket(struct program *program, int number, bool network) {
     emit(program, EQUALS, AF_INET6, 1, 0);
   }
   emit(program, RETURN, REFUSE, 0, 0);
-  emit(program, RETURN, SECCOMP_RET_ALLOW, 0, 0);
+  emit(program, LOAD, offsetof(struct seccomp_data, nr), 0, 0); /* on to the next */
   finish(program, start);
 }
 
@@ -145,7 +145,7 @@ static void emit_socketpair(struct program *program, int number) {
   emit(program, EQUALS, SOCK_STREAM, 2, 0);
   emit(program, EQUALS, SOCK_SEQPACKET, 1, 0);
   emit(program, RETURN, REFUSE, 0, 0);
-  emit(program, RETURN, SECCOMP_RET_ALLOW, 0, 0);
+  emit(program, LOAD, offsetof(struct seccomp_data, nr), 0, 0); /* on to the next */
   finish(program, start);
 }
 
@@ -155,7 +155,7 @@ static void emit_prlimit(struct program *program, int number) {
   emit_argument(program, 0);
   emit(program, EQUALS, 0, 1, 0);
   emit(program, RETURN, SECCOMP_RET_ERRNO | EPERM, 0, 0);
-  emit(program, RETURN, SECCOMP_RET_ALLOW, 0, 0);
+  emit(program, LOAD, offsetof(struct seccomp_data, nr), 0, 0); /* on to the next */
   finish(program, start);
 }
 
@@ -176,7 +176,7 @@ static void emit_open(struct program *program, int number, unsigned flags_index)
   emit(program, MASK, O_ACCMODE | O_TRUNC, 0, 0);
   emit(program, EQUALS, O_TRUNC, 0, 1);
   emit(program, RETURN, REFUSE, 0, 0);
-  emit(program, RETURN, SECCOMP_RET_ALLOW, 0, 0);
+  emit(program, LOAD, offsetof(struct seccomp_data, nr), 0, 0); /* on to the next */
   finish(program, start);
 }
 
@@ -202,9 +202,7 @@ size_t landlock_filter(bool network, bool guard_truncation,
     size_t start = begin(&program, (int)numbers[i].architecture);
     emit(&program, LOAD, offsetof(struct seccomp_data, nr), 0, 0);
     emit_calls(&program, &numbers[i], network, guard_truncation);
-    emit(&program, RETURN, SECCOMP_RET_ALLOW, 0, 0);
     finish(&program, start);
   }
-  emit(&program, RETURN, SECCOMP_RET_ALLOW, 0, 0);
   return program.length;
 }

@@ -24,7 +24,8 @@
 #include "engine/caps.h"
 #include "engine/seccomp.h"
 
-#define MAGIC 0x53424c4cu /* "SBLL" */
+#define MAGIC          0x53424c4cu /* "SBLL" */
+#define OWN_FILTER_MAX 1024
 
 /* ---- the packed form ---- */
 
@@ -87,12 +88,13 @@ static bool is_in_writable(const struct plan *plan, const char *path) {
 }
 
 /* /proc is granted as a whole: its entries come and go, and without capabilities the kernel shows
- * little. What lies in a writable place cannot be taken out of it; that is a missing feature. */
+ * little. In /sys/class are only links to /sys/devices, which is granted. What lies in a writable
+ * place cannot be taken out of it; that is a missing feature. */
 static bool is_carved(const struct plan *plan, const struct operation *operation) {
   if (operation->kind == OPERATION_PRIVATE || operation->kind == OPERATION_PRIVATE_SEALED)
     return true;
   return operation->kind == OPERATION_MASK && !path_is_under(operation->path, "/proc") &&
-         !is_in_writable(plan, operation->path);
+         !path_is_under(operation->path, "/sys/class") && !is_in_writable(plan, operation->path);
 }
 
 static void carve(struct carving *carving, const char *path) {
@@ -366,13 +368,17 @@ static int drop_powers(void) {
   return result;
 }
 
-static int install_filters(const struct header *header) {
-  struct sock_filter filter[LANDLOCK_FILTER_MAX];
-  struct sock_fprog program = {.filter = filter};
-  program.len = (unsigned short)landlock_filter(header->network, header->abi < 3, filter);
-  int result = seccomp_install(&program);
+/* One program: each costs as much to install as thirty rules of Landlock. */
+static int install_filter(const struct header *header) {
   struct seccomp_variant variant = {.debug = header->debug, .containers = header->containers};
-  return result < 0 ? result : seccomp_install(seccomp_program(variant));
+  const struct sock_fprog *ours = seccomp_program(variant);
+  struct sock_filter filter[LANDLOCK_FILTER_MAX + OWN_FILTER_MAX];
+  size_t length = landlock_filter(header->network, header->abi < 3, filter);
+  if (ours->len > OWN_FILTER_MAX)
+    return -E2BIG;
+  memcpy(filter + length, ours->filter, ours->len * sizeof *filter);
+  return seccomp_install(
+      &(struct sock_fprog){.filter = filter, .len = (unsigned short)(length + ours->len)});
 }
 
 int landlock_confine(const void *blob, size_t size, const char **ret_doing) {
@@ -393,5 +399,5 @@ int landlock_confine(const void *blob, size_t size, const char **ret_doing) {
   if (result < 0)
     return result;
   *ret_doing = "installing the system call filter";
-  return install_filters(&header);
+  return install_filter(&header);
 }

@@ -34,8 +34,9 @@ struct landlock_blob landlock_pack(const struct plan *plan, int abi, bool networ
 /* Confines the calling process for good. 0 or a negative errno and what it was doing. */
 int landlock_confine(const void *blob, size_t size, const char **ret_doing);
 
-/* The filter on top of ours: without namespaces, sockets and truncation have to be judged by
- * system call. Returns how many instructions it wrote. Pure. */
+/* What comes before our own filter, in the same program: without namespaces, sockets and truncation
+ * have to be judged by system call. Whatever it does not refuse runs off its end. Returns how many
+ * instructions it wrote. Pure. */
 enum { LANDLOCK_FILTER_MAX = 96 };
 size_t landlock_filter(bool network, bool guard_truncation,
                        struct sock_filter ret_filter[LANDLOCK_FILTER_MAX]);

@@ -55,6 +55,7 @@ struct runner {
   int scratch_lock;
   struct text status_text;
   bool timed_out, over, reported;
+  bool tidied; /* the guard has removed the scratch folder: it came to its end */
   int was_subreaper;
   int early;     /* a signal that came before the command */
   int abandoned; /* the signal that ended the start */
@@ -512,8 +513,10 @@ static void look_once(struct runner *runner) {
 static void end_guard(struct runner *runner) {
   if (runner->channel >= 0)
     close(runner->channel);
-  while (runner->guard > 0 && waitpid(runner->guard, NULL, 0) < 0 && errno == EINTR)
+  int status = 0;
+  while (runner->guard > 0 && waitpid(runner->guard, &status, 0) < 0 && errno == EINTR)
     ;
+  runner->tidied = runner->reported && WIFEXITED(status);
   if (runner->guard > 0 && !runner->reported)
     processes_kill_orphans(runner->request->session_id);
   if (!runner->was_subreaper)
@@ -532,8 +535,8 @@ static void finish(struct runner *runner) {
   while (runner->status >= 0 && poll(&(struct pollfd){runner->status, POLLIN, 0}, 1, 0) > 0)
     read_status(runner);
   placeholders_remove(&runner->placeholders);
-  if (runner->scratch)
-    guard_remove_scratch(runner->scratch); /* the guard has done it, unless it was killed */
+  if (runner->scratch && !runner->tidied)
+    guard_remove_scratch(runner->scratch);
 }
 
 static int explain_start(struct runner *runner, struct sb_error *error) {
