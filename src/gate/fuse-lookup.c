@@ -99,6 +99,8 @@ static bool is_quiet(struct fuse_gate *fuse, fuse_req_t request, const struct no
                      const char *path) {
   pid_t inside = fuse_req_ctx(request)->pid;
   enum want want;
+  if (links_count(&fuse->links, inside) >= LINKS_ALLOWED)
+    return false; /* a link more, and the kernel refuses it */
   if (inside == 0 || node->fixed || gate_leads_to_mount(fuse->gate, path) ||
       gate_is_granting(fuse->gate, path))
     return false;

@@ -64,6 +64,21 @@ static bool is_on_descriptor(const struct held *held) {
          quiet_has_descriptor(gate_outer_thread(held->fuse->gate, inside));
 }
 
+/* So long a way cannot be gone again. Nothing is opened through here but files and folders. */
+static bool came_too_far(const struct held *held) {
+  mode_t mode = held->node->status.st_mode;
+  return held->links > LINKS_AGAIN && held->waiting.request.want != WANT_WRITE &&
+         (held->call == CALL_QUIET || held->call != CALL_OPEN || S_ISREG(mode));
+}
+
+/* What is asked about in a link's place need not be looked for from the start: it is beside it. */
+static void go_on_from_here(struct held *held) {
+  if (held->call == CALL_QUIET)
+    fuse_reply_readlink(held->request, held->node->name);
+  else
+    fuse_serve(held);
+}
+
 static void on_done(struct waiting *waiting, enum outcome outcome) {
   struct held *held = (struct held *)waiting;
   fuse_req_interrupt_func(held->request, NULL, NULL);
@@ -75,6 +90,8 @@ static void on_done(struct waiting *waiting, enum outcome outcome) {
     fuse_serve(held);
   } else if (outcome == OUTCOME_RETRY && is_on_descriptor(held)) {
     fuse_serve(held);
+  } else if (outcome == OUTCOME_RETRY && came_too_far(held)) {
+    go_on_from_here(held);
   } else {
     fuse_reply_err(held->request, outcome == OUTCOME_RETRY ? ESTALE : EACCES);
   }
@@ -143,6 +160,7 @@ void held_ask(struct held *held, enum want want) {
   struct fuse_gate *fuse = held->fuse;
   char path[PATH_MAX];
   held->waiting.request.want = want;
+  held->links = links_take(&fuse->links, fuse_req_ctx(held->request)->pid);
   held->waiting.request.pid = gate_outer_pid(fuse->gate, fuse_req_ctx(held->request)->pid);
   if (want != WANT_WRITE && want != WANT_CONNECT && use_once(fuse, held)) {
     fuse_serve(held);
@@ -193,6 +211,7 @@ static void fuse_op_readlink(fuse_req_t request, fuse_ino_t number) {
   pid_t thread = gate_outer_thread(fuse->gate, fuse_req_ctx(request)->pid);
   enum want want;
   char path[PATH_MAX];
+  links_add(&fuse->links, fuse_req_ctx(request)->pid);
   if (!(number & QUESTION) || number == FUSE_ROOT_ID)
     fuse_serve_link(request, number);
   else if (node_path(node, path, sizeof path) && quiet_call(thread, path, &node->status, &want))

@@ -6,6 +6,7 @@
 #define FUSE_USE_VERSION 314
 #include <fuse_lowlevel.h>
 
+#include "gate/links.h"
 #include "gate/nodes.h"
 #include "gate/once.h"
 #include "gate/waiting.h"
@@ -31,6 +32,7 @@ struct fuse_gate {
   struct fuse_session *session;
   struct fuse_buf buffer;
   struct once_list once;
+  struct links links;
   struct held *held;     /* every call that waits */
   struct parked *parked; /* look-ups that do */
 };
@@ -48,6 +50,7 @@ struct held {
   size_t size;
   off_t offset;
   bool signalled; /* and goes on */
+  unsigned links; /* that led to it */
 };
 
 static inline struct fuse_gate *fuse_gate_of(fuse_req_t request) {
