@@ -95,27 +95,30 @@ bool fuse_needs_mount(enum want want) {
   return want != WANT_STAT && want != WANT_WRITE;
 }
 
-static bool is_quiet(struct fuse_gate *fuse, fuse_req_t request, const struct node *node,
-                     const char *path) {
+static enum quiet judge_quiet(struct fuse_gate *fuse, fuse_req_t request, const struct node *node,
+                              const char *path, enum want *ret_want) {
   pid_t inside = fuse_req_ctx(request)->pid;
-  enum want want;
   if (links_count(&fuse->links, inside) >= LINKS_ALLOWED)
-    return false; /* a link more, and the kernel refuses it */
+    return QUIET_NOT; /* a link more, and the kernel refuses it */
   if (inside == 0 || node->fixed || gate_leads_to_mount(fuse->gate, path) ||
       gate_is_granting(fuse->gate, path))
-    return false;
+    return QUIET_NOT;
   /* Folders are looked up by whoever goes through them: too many to search for each caller. */
   if (S_ISDIR(node->status.st_mode) && !gate_knows_numbers(fuse->gate))
-    return false;
-  if (!quiet_call(gate_outer_thread(fuse->gate, inside), path, &node->status, &want) ||
-      (want == WANT_WRITE && !fuse_may_ask_to_write(fuse, path)))
-    return false;
+    return QUIET_NOT;
+  enum quiet quiet =
+      quiet_call(gate_outer_thread(fuse->gate, inside), path, &node->status, ret_want);
+  if (quiet == QUIET_NOT || (*ret_want == WANT_WRITE && !fuse_may_ask_to_write(fuse, path)))
+    return QUIET_NOT;
+  if (quiet == QUIET_REFUSED) /* what needs no question is mounted by the first other use */
+    return gate_is_touchable(fuse->gate, path) ? QUIET_NOT : QUIET_REFUSED;
   struct access_request wanted = {
-      .want = want, .path = path, .device = node->status.st_dev, .inode = node->status.st_ino};
-  if (!fuse_needs_mount(want) && gate_is_served(fuse->gate, &wanted))
-    return false;
-  return want == WANT_CONNECT ||
-         !once_may_use(&fuse->once, gate_outer_pid(fuse->gate, inside), &node->status, ONCE_LOOK);
+      .want = *ret_want, .path = path, .device = node->status.st_dev, .inode = node->status.st_ino};
+  if (!fuse_needs_mount(*ret_want) && gate_is_served(fuse->gate, &wanted))
+    return QUIET_NOT;
+  bool once =
+      once_may_use(&fuse->once, gate_outer_pid(fuse->gate, inside), &node->status, ONCE_LOOK);
+  return *ret_want != WANT_CONNECT && once ? QUIET_NOT : QUIET_ASKED;
 }
 
 /* The one exception to "at once": a call that holds a lock on the mount point was sent away before
@@ -140,20 +143,59 @@ void fuse_unpark(struct fuse_gate *fuse, const char *path) {
   }
 }
 
-/* What is hidden is not even walked through; whoever hid it may read that somebody tried. */
-static void refuse_hidden(struct fuse_gate *fuse, fuse_req_t request, const struct node *node,
-                          const char *path) {
-  struct access_request wanted = {
+static struct access_request describe(struct fuse_gate *fuse, fuse_req_t request,
+                                      const struct node *node, const char *path, enum want want) {
+  return (struct access_request){
       .subject = SUBJECT_FILE,
-      .want = WANT_STAT,
+      .want = want,
       .path = path,
       .device = node->status.st_dev,
       .inode = node->status.st_ino,
       .folder = S_ISDIR(node->status.st_mode),
+      .socket = S_ISSOCK(node->status.st_mode),
       .pid = gate_outer_pid(fuse->gate, fuse_req_ctx(request)->pid),
   };
-  gate_note_hidden(fuse->gate, &wanted);
+}
+
+static void refuse(struct fuse_gate *fuse, fuse_req_t request, struct node *node) {
+  nodes_forget(fuse->nodes, node, 1);
   fuse_reply_err(request, EACCES);
+}
+
+/* What is hidden is not even walked through; whoever hid it may read that somebody tried. */
+static void refuse_hidden(struct fuse_gate *fuse, fuse_req_t request, struct node *node,
+                          const char *path) {
+  struct access_request wanted = describe(fuse, request, node, path, WANT_STAT);
+  gate_note_hidden(fuse->gate, &wanted);
+  refuse(fuse, request, node);
+}
+
+/* It would seem to work on an object of ours that is nothing to anybody. */
+static void refuse_quiet(struct fuse_gate *fuse, fuse_req_t request, struct node *node,
+                         const char *path, enum want want) {
+  struct access_request wanted = describe(fuse, request, node, path, want);
+  decisions_note_unaskable(fuse->gate->config.decisions, &wanted);
+  refuse(fuse, request, node);
+}
+
+static void reply_found(struct fuse_gate *fuse, fuse_req_t request, struct node *node,
+                        const char *path) {
+  enum want want;
+  if (fuse_req_ctx(request)->pid != 0 && gate_is_mounting(fuse->gate, path)) {
+    park(fuse, request, node, path);
+    return;
+  }
+  switch (judge_quiet(fuse, request, node, path, &want)) {
+  case QUIET_NOT:
+    reply_entry(fuse, request, node, path);
+    return;
+  case QUIET_ASKED:
+    reply_question(request, node);
+    return;
+  case QUIET_REFUSED:
+    refuse_quiet(fuse, request, node, path, want);
+    return;
+  }
 }
 
 /* Remembered by the kernel: a compiler looks for its tools in every folder of $PATH, each time. */
@@ -182,15 +224,9 @@ void fuse_op_lookup(fuse_req_t request, fuse_ino_t parent, const char *name) {
   }
   if (!node->fixed && gate_hides(fuse->gate, path)) {
     refuse_hidden(fuse, request, node, path);
-    nodes_forget(fuse->nodes, node, 1);
     return;
   }
-  if (fuse_req_ctx(request)->pid != 0 && gate_is_mounting(fuse->gate, path))
-    park(fuse, request, node, path);
-  else if (is_quiet(fuse, request, node, path))
-    reply_question(request, node);
-  else
-    reply_entry(fuse, request, node, path);
+  reply_found(fuse, request, node, path);
 }
 
 void fuse_op_forget(fuse_req_t request, fuse_ino_t number, uint64_t count) {

@@ -214,7 +214,8 @@ static void fuse_op_readlink(fuse_req_t request, fuse_ino_t number) {
   links_add(&fuse->links, fuse_req_ctx(request)->pid);
   if (!(number & QUESTION) || number == FUSE_ROOT_ID)
     fuse_serve_link(request, number);
-  else if (node_path(node, path, sizeof path) && quiet_call(thread, path, &node->status, &want))
+  else if (node_path(node, path, sizeof path) &&
+           quiet_call(thread, path, &node->status, &want) == QUIET_ASKED)
     ask_quietly(held_new(request, node, CALL_QUIET, NULL), want);
   else
     fuse_reply_err(request, ESTALE);

@@ -508,6 +508,8 @@ static void serve_call(struct notify *notify, const struct seccomp_notif *notifi
                 (!path[0] || (!may_ask_to_write(notify, &call) && is_native(notify, &call, path)));
   if (!still_waits(notify, call.id))
     return;
+  if (result == -EPERM)
+    decisions_note_unreadable(notify->gate->config.decisions, call.target.thread);
   if (result < 0)
     respond(notify, call.id, result == -EPERM ? EACCES : -result, 0);
   else if (native)

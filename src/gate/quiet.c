@@ -61,7 +61,7 @@ static const struct quiet_row {
 
 /* "257 0xffffff9c 0x7ffe… …": the number and six arguments, or "running": it has asked us, but does
  * not sleep yet. It will in an instant, for it waits for our answer. */
-static bool read_call(pid_t thread, struct doing *ret_doing) {
+static int read_call(pid_t thread, struct doing *ret_doing) {
   static const struct timespec instant = {.tv_nsec = 50000};
   char path[64];
   uint64_t *at = ret_doing->arguments;
@@ -69,14 +69,17 @@ static bool read_call(pid_t thread, struct doing *ret_doing) {
   snprintf(path, sizeof path, "/proc/%d/syscall", (int)thread);
   for (int attempt = 0; thread > 0 && attempt < ATTEMPTS; attempt++) {
     _cleanup_free_ char *text = NULL;
-    if (file_read_at(AT_FDCWD, path, 4096, &text, NULL) < 0)
-      return false;
+    int result = file_read_at(AT_FDCWD, path, 4096, &text, NULL);
+    if (result < 0)
+      return result;
     if (strncmp(text, "running", strlen("running")) != 0)
       return sscanf(text, "%ld %lx %lx %lx %lx %lx %lx", &ret_doing->number, &at[0], &at[1], &at[2],
-                    &at[3], &at[4], &at[5]) == 7;
+                    &at[3], &at[4], &at[5]) == 7
+                 ? 0
+                 : -EINVAL;
     nanosleep(&instant, NULL);
   }
-  return false;
+  return -ESRCH;
 }
 
 static bool read_flags(const struct doing *doing, const struct quiet_row *row,
@@ -91,12 +94,14 @@ static bool read_flags(const struct doing *doing, const struct quiet_row *row,
   return !(how.resolve & RESOLVE_NO_SYMLINKS); /* the question is a link to the kernel */
 }
 
-static const struct quiet_row *find_row(const struct doing *doing) {
+static const struct quiet_row *find_row(const struct doing *doing, bool *ret_forbidden) {
   for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
     uint64_t flags;
     if (rows[i].number == doing->number && read_flags(doing, &rows[i], &flags) &&
-        (flags & rows[i].needs) == rows[i].needs && !(flags & rows[i].forbids))
+        (flags & rows[i].needs) == rows[i].needs) {
+      *ret_forbidden = flags & rows[i].forbids;
       return &rows[i];
+    }
   }
   return NULL;
 }
@@ -133,22 +138,35 @@ static bool is_end(const struct doing *doing, const struct quiet_row *row, const
   return file_resolve(whole, &object) == 0 && strcmp(object, path) == 0;
 }
 
-bool quiet_call(pid_t thread, const char *path, const struct stat *object, enum want *ret_want) {
+/* A program that we may not look into (its file cannot be read) may be about to speak to a socket,
+ * and there is nobody behind ours. */
+static enum quiet judge_unknown(int result, const struct stat *object, enum want *ret_want) {
+  *ret_want = WANT_CONNECT;
+  return (result == -EACCES || result == -EPERM) && S_ISSOCK(object->st_mode) ? QUIET_REFUSED
+                                                                              : QUIET_NOT;
+}
+
+enum quiet quiet_call(pid_t thread, const char *path, const struct stat *object,
+                      enum want *ret_want) {
   struct doing doing;
-  const struct quiet_row *row = read_call(thread, &doing) ? find_row(&doing) : NULL;
-  bool folder = S_ISDIR(object->st_mode);
+  bool folder = S_ISDIR(object->st_mode), stays = false;
+  int result = read_call(thread, &doing);
+  if (result < 0)
+    return judge_unknown(result, object, ret_want);
+  const struct quiet_row *row = find_row(&doing, &stays);
   if (!row || S_ISLNK(object->st_mode) || (row->want == WANT_WRITE && !folder) ||
       (row->want == WANT_CONNECT && !S_ISSOCK(object->st_mode)))
-    return false;
+    return QUIET_NOT;
   if (folder && !is_end(&doing, row, path))
-    return false;
+    return QUIET_NOT;
   *ret_want = folder && row->want != WANT_WRITE ? WANT_LIST : row->want;
-  return true;
+  /* What is only held (O_PATH) is asked about when it is used. */
+  return !stays ? QUIET_ASKED : row->want == WANT_STAT ? QUIET_NOT : QUIET_REFUSED;
 }
 
 bool quiet_has_descriptor(pid_t thread) {
   struct doing doing;
-  if (!read_call(thread, &doing))
+  if (read_call(thread, &doing) < 0)
     return false;
   return doing.number == SYS_fstat ||
          (doing.number == SYS_newfstatat && doing.arguments[3] & AT_EMPTY_PATH) ||

@@ -8,8 +8,15 @@
 
 #include "gate/access.h"
 
+enum quiet {
+  QUIET_NOT,    /* another call, or it only passes */
+  QUIET_ASKED,  /* it follows links, so it can be made to wait */
+  QUIET_REFUSED /* it cannot, and would seem to work */
+};
+
 /* Is the thread in such a call, and is the object (at this canonical path) what it is about? */
-bool quiet_call(pid_t thread, const char *path, const struct stat *object, enum want *ret_want);
+enum quiet quiet_call(pid_t thread, const char *path, const struct stat *object,
+                      enum want *ret_want);
 
 /* Is it looking at a descriptor that it has, and not at a path that could be walked again? */
 bool quiet_has_descriptor(pid_t thread);

@@ -45,6 +45,7 @@ struct decisions {
   } settled[REMEMBERED_IDS];
   size_t next_settled;
   char *tree;               /* of the last answer */
+  char unreadable[32];      /* the last program of which that was said */
   struct inode_set secrets; /* files behind hidden names, of the device asked about last */
 };
 

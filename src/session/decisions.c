@@ -2,12 +2,16 @@
  * Must never answer "allow" before the audit log has the line. */
 #include "session/decisions.h"
 
+#include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #include "core/alloc.h"
 #include "core/cleanup.h"
+#include "core/escape.h"
+#include "core/file.h"
 #include "core/json.h"
 #include "session/decisions-private.h"
 
@@ -116,7 +120,7 @@ static void summarise_later(struct decisions *decisions) {
 /* What people did not decide themselves and cannot know otherwise is said aloud, once. */
 static bool is_worth_a_notice(enum denial_reason reason) {
   return reason == DENIAL_NOBODY || reason == DENIAL_AUDIT || reason == DENIAL_TIMEOUT ||
-         reason == DENIAL_READ_ONLY;
+         reason == DENIAL_READ_ONLY || reason == DENIAL_UNASKABLE;
 }
 
 static void note_denial(struct decisions *decisions, const struct access_request *request,
@@ -413,19 +417,48 @@ void decisions_withdraw(struct decisions *decisions, uint64_t ticket) {
   }
 }
 
-void decisions_note_refused(struct decisions *decisions, const struct access_request *request,
-                            const char *reason) {
+static void note_refused(struct decisions *decisions, const struct access_request *request,
+                         enum denial_reason reason, const char *detail) {
   _cleanup_free_ char *exe = NULL, *cwd = NULL;
   _cleanup_error_ struct sb_error ignored = {0};
-  struct outcome outcome = outcome_denied(DENIAL_READ_ONLY, "policy");
+  struct outcome outcome = outcome_denied(reason, "policy");
   process_describe(request->pid, &exe, &cwd);
   if (is_audited(decisions, &outcome)) {
     json_t *fields = outcome_to_json(request, &outcome, exe, cwd);
-    json_set_string(fields, "detail", reason);
+    json_set_string(fields, "detail", detail);
     (void)decisions_record(decisions, "decision", fields, &ignored);
   }
+  note_denial(decisions, request, reason, exe);
+}
+
+void decisions_note_refused(struct decisions *decisions, const struct access_request *request,
+                            const char *reason) {
   decisions->counts.refused_writes++;
-  note_denial(decisions, request, DENIAL_READ_ONLY, exe);
+  note_refused(decisions, request, DENIAL_READ_ONLY, reason);
+}
+
+void decisions_note_unaskable(struct decisions *decisions, const struct access_request *request) {
+  note_refused(decisions, request, DENIAL_UNASKABLE, "cannot wait for an answer");
+}
+
+/* Its program is not for us to know, either; the name is the process's own word. */
+void decisions_note_unreadable(struct decisions *decisions, pid_t pid) {
+  char path[64];
+  _cleanup_free_ char *name = NULL;
+  snprintf(path, sizeof path, "/proc/%d/comm", (int)pid);
+  if (file_read_at(AT_FDCWD, path, sizeof decisions->unreadable - 1, &name, NULL) < 0)
+    return;
+  name[strcspn(name, "\n")] = '\0';
+  if (strcmp(name, decisions->unreadable) == 0 ||
+      !bucket_take(&decisions->noticing, decisions_now(decisions)))
+    return;
+  snprintf(decisions->unreadable, sizeof decisions->unreadable, "%s", name);
+  _cleanup_free_ char *shown = escape_string(name);
+  _cleanup_free_ char *sentence = xasprintf(
+      "denied: all that the program '%s' wants of files: you may run, but not read it, so nobody "
+      "can see what to ask about; make it readable, or use --gate fuse",
+      shown);
+  notice(decisions, sentence);
 }
 
 /* ---- time ---- */

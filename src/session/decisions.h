@@ -40,6 +40,12 @@ bool decisions_may_allow_hosts(const struct decisions *decisions);
 void decisions_note_refused(struct decisions *decisions, const struct access_request *request,
                             const char *reason);
 
+/* An access of a kind that cannot wait for an answer is refused: the same. */
+void decisions_note_unaskable(struct decisions *decisions, const struct access_request *request);
+
+/* A process of which not even that can be known: said once. */
+void decisions_note_unreadable(struct decisions *decisions, pid_t pid);
+
 /* ---- for the monitor ---- */
 
 /* What decisions have done outside themselves. Each may be NULL. */

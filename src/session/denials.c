@@ -26,6 +26,7 @@ static const struct {
     [DENIAL_FLOOD] = {"flood", "too many questions at once"},
     [DENIAL_READ_ONLY] = {"read-only", "it is not writable"},
     [DENIAL_AUDIT] = {"audit", "the decision could not be written to the audit log"},
+    [DENIAL_UNASKABLE] = {"not-askable", "such a call cannot wait for an answer"},
 };
 
 const char *denial_reason_name(enum denial_reason reason) {

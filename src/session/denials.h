@@ -18,6 +18,7 @@ enum denial_reason {
   DENIAL_FLOOD,     /* too many questions at once */
   DENIAL_READ_ONLY, /* a write to what is only readable */
   DENIAL_AUDIT,     /* the decision could not be written down */
+  DENIAL_UNASKABLE, /* this call cannot wait for an answer */
 };
 const char *denial_reason_name(enum denial_reason reason);
 

@@ -237,6 +237,12 @@ static int do_inotify(const char *path) {
   return fd < 0 || inotify_add_watch(fd, path, IN_MODIFY) < 0 ? -1 : 0;
 }
 
+/* Of the name itself, should it be a link. */
+static int do_inotify_nofollow(const char *path) {
+  int fd = inotify_init1(IN_CLOEXEC);
+  return fd < 0 || inotify_add_watch(fd, path, IN_MODIFY | IN_DONT_FOLLOW) < 0 ? -1 : 0;
+}
+
 /* Says what it sees of a change that somebody else makes when the file "watching" is there. */
 static int do_watch(const char *path) {
   int fd = inotify_init1(IN_CLOEXEC);
@@ -508,6 +514,7 @@ static const struct {
     {"getxattr", do_getxattr},
     {"listxattr", do_listxattr},
     {"inotify", do_inotify},
+    {"inotify-nofollow", do_inotify_nofollow},
     {"watch", do_watch},
     {"statfs", do_statfs},
     {"execute", do_execute},

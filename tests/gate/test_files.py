@@ -203,6 +203,45 @@ def test_a_watch_sees_what_the_host_does(box, gate, ground, name):
     assert lines(refused) == ["watch EACCES"]
 
 
+@pytest.mark.parametrize("name", ["sub", "file"])
+def test_a_watch_that_cannot_wait_is_refused_and_reported(box, gate, ground, name):
+    """It does not follow links, so that the FUSE gate cannot keep it: better no watch than one that sees
+    nothing. The control: once it is allowed, it is made."""
+    if (gate, name) == ("fuse", "sub") and not gates.TELLS_WHO_ASKS:
+        pytest.skip("before Linux 6.11 a watch on a folder is not looked at")
+    path = f"{ground}/{name}"
+    inside, asked = gates.run(box, gate, [files(box), "inotify-nofollow", path], lambda event: gates.approve())
+    if gate == "notify":
+        assert "inotify-nofollow EACCES" not in lines(inside) and asked, inside
+        return
+    assert lines(inside)[0] == "inotify-nofollow EACCES" and not asked, (inside, asked)
+    assert "such a call cannot wait" in inside.stderr and path in inside.stderr, inside
+    inside, asked = gates.run(box, gate, [files(box), "list" if name == "sub" else "open", path,
+                                          "inotify-nofollow", path], lambda event: gates.approve())
+    assert lines(inside)[1] == "inotify-nofollow ok" and asked, (inside, asked)
+
+
+def test_a_program_that_cannot_be_read_is_refused_and_reported(host_root, box, gate, ground):
+    """Its memory is closed to its user, so nobody can see what it does. Root may look."""
+    closed = os.path.join(box.world.bin, "gate-files-closed")
+    if not os.path.exists(closed):
+        with open(files(box), "rb") as source, open(closed, "wb") as target:
+            target.write(source.read())
+        os.chmod(closed, 0o711)
+    assert lines(box.plain([closed, "open", f"{ground}/file"])) == ["open content of the file"]
+    with listening(box, f"{ground}/socket"):
+        inside, asked = gates.run(box, gate, [closed, "open", f"{ground}/file", "connect",
+                                              f"{ground}/socket"], lambda event: gates.approve())
+    if box.identity.name == "root":
+        assert lines(inside) == ["open content of the file", "connect ok"], inside
+    elif gate == "fuse":
+        assert lines(inside) == ["open content of the file", "connect EACCES"], inside
+        assert "such a call cannot wait" in inside.stderr and asked == [("read", f"{ground}/file")]
+    else:
+        assert lines(inside) == ["open EACCES", "connect EACCES"] and not asked, inside
+        assert "you may run, but not read it" in inside.stderr, inside
+
+
 def test_who_may_look_at_a_socket_may_not_speak_to_it(box, gate, ground):
     path = f"{ground}/socket"
     with socket.socket(socket.AF_UNIX) as listener:
