@@ -1,11 +1,15 @@
 /* What bench/gate runs inside and outside: `open N PATH` and `stat N PATH` print nanoseconds per
  * call, `time N COMMAND…` prints those of each run on stderr, `wait PATH` opens it once and prints
- * the time at which that returned. */
+ * the time at which that returned; `filtered COMMAND…` is for comparison: it runs a command under a
+ * seccomp filter that allows everything. */
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -62,6 +66,16 @@ static int time_runs(long count, char **command) {
   return 0;
 }
 
+static int run_filtered(char **command) {
+  struct sock_filter allow = BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
+  struct sock_fprog program = {1, &allow};
+  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+      prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0)
+    execvp(command[0], command);
+  perror(command[0]);
+  return 127;
+}
+
 int main(int argc, char **argv) {
   if (argc == 4 && strcmp(argv[1], "open") == 0)
     return repeat(open_once, atol(argv[2]), argv[3]);
@@ -74,6 +88,9 @@ int main(int argc, char **argv) {
   }
   if (argc > 3 && strcmp(argv[1], "time") == 0)
     return time_runs(atol(argv[2]), argv + 3);
-  fprintf(stderr, "gate-client open|stat N PATH, time N COMMAND..., wait PATH\n");
+  if (argc > 2 && strcmp(argv[1], "filtered") == 0)
+    return run_filtered(argv + 2);
+  fprintf(stderr,
+          "gate-client open|stat N PATH, time N COMMAND..., wait PATH, filtered COMMAND...\n");
   return 2;
 }
