@@ -55,16 +55,7 @@ static int check_name(const char *name, struct sb_error *error) {
 
 /* A log that is there already is continued; that happens only to those who choose their own ids. */
 static int open_existing(struct audit_file *file) {
-  bool torn;
-  unsigned last = audit_last_segment(file->folder, file->name);
-  for (unsigned segment = 1; segment <= last; segment++) {
-    int result = audit_file_open(file, segment, 0);
-    if (result == 0)
-      result = audit_file_catch_up(file, 0, &torn);
-    if (result < 0)
-      return result;
-  }
-  return 0;
+  return audit_file_reread(file, audit_last_segment(file->folder, file->name));
 }
 
 /* The file comes with the first line: making one costs ten times what a line does, and most

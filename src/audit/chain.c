@@ -42,18 +42,12 @@ static void write_head(int fd, const struct audit_file *file) {
 
 /* There are lines but nothing says where they should end: go on after the last one, and say so. */
 static int adopt(struct audit_file *file) {
-  bool torn;
-  unsigned last = file->segment;
   file->position = audit_position_start(file->name);
   close(file->fd); /* it holds the lock that opening takes */
   file->fd = -1;
-  for (unsigned segment = 1; segment <= last; segment++) {
-    int result = audit_file_open(file, segment, 0);
-    if (result == 0)
-      result = audit_file_catch_up(file, 0, &torn);
-    if (result < 0)
-      return result;
-  }
+  int result = audit_file_reread(file, file->segment);
+  if (result < 0)
+    return result;
   if (file->position.count <= 1)
     return 0; /* the very first writer did not get to write it */
   return audit_file_append(file, file->session, "chain.adopted",

@@ -193,6 +193,17 @@ int audit_file_catch_up(struct audit_file *file, uint64_t from, bool *ret_torn) 
   return done < length ? mark_torn(file, data + done, length - done) : 0;
 }
 
+int audit_file_reread(struct audit_file *file, unsigned last) {
+  bool torn;
+  int result = 0;
+  for (unsigned segment = 1; result == 0 && segment <= last; segment++) {
+    result = audit_file_open(file, segment, 0);
+    if (result == 0)
+      result = audit_file_catch_up(file, 0, &torn);
+  }
+  return result;
+}
+
 unsigned audit_last_segment(int folder, const char *name) {
   char file[AUDIT_NAME_MAX + 32];
   struct stat status;

@@ -35,6 +35,9 @@ int audit_file_append(struct audit_file *file, const char *session, const char *
  * line that does not follow. 0 or a negative errno. */
 int audit_file_catch_up(struct audit_file *file, uint64_t from, bool *ret_torn);
 
+/* Opens and reads all its segments up to `last`, which stays open. */
+int audit_file_reread(struct audit_file *file, unsigned last);
+
 /* Gives back what was allocated ahead. */
 void audit_file_trim(struct audit_file *file);
 

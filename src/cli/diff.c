@@ -120,9 +120,7 @@ static int run(const struct invocation *invocation) {
   _cleanup_error_ struct sb_error error = {0};
   _cleanup_host_ struct host_context host = {0};
   _cleanup_overlay_ struct overlay overlay = {0};
-  const char *session = cli_session_operand(invocation, &error);
-  if (!session || host_context_load(&host, &error) < 0 ||
-      overlay_open(&host, session, &overlay, &error) < 0)
+  if (cli_open_overlay(invocation, &host, &overlay, &error) < 0)
     return cli_report_for(invocation, &error);
   bool as_json = invocation_has(invocation, DIFF_JSON), terminal = isatty(STDOUT_FILENO);
   struct view view = {.terminal = terminal,

@@ -15,6 +15,14 @@ const char *cli_session_operand(const struct invocation *invocation, struct sb_e
   return NULL;
 }
 
+int cli_open_overlay(const struct invocation *invocation, struct host_context *ret_host,
+                     struct overlay *ret_overlay, struct sb_error *error) {
+  const char *session = cli_session_operand(invocation, error);
+  if (!session || host_context_load(ret_host, error) < 0)
+    return -1;
+  return overlay_open(ret_host, session, ret_overlay, error);
+}
+
 static void set_mode(json_t *object, const char *key, mode_t mode) {
   char text[8];
   snprintf(text, sizeof text, "%04o", (unsigned)(mode & 07777));

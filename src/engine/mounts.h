@@ -1,7 +1,7 @@
 /* Mount powers inside a session's user namespace, for the two processes outside that have them: the
- * broker, which makes approved objects visible, and the keeper, which keeps masks and protections in
- * their places. Both stand in a mount namespace of their own (the host's whole view) and step into
- * the session's to work there. No allocation; no name is resolved through a symbolic link. */
+ * broker, which makes approved objects visible, and the keeper, which keeps masks and protections
+ * in their places. Both stand in a mount namespace of their own (the host's whole view) and step
+ * into the session's to work there. No allocation; no name is resolved through a symbolic link. */
 #pragma once
 
 #include <stdint.h>
@@ -31,7 +31,8 @@ int powers_new_mask(const struct powers *powers, int target);
 /* Opens an absolute path (O_PATH): no link is followed, the last component may be one. */
 int mounts_open(const char *path);
 
-/* A detached copy of what is mounted at a place. */
+/* A detached copy of what is mounted at a place; attributes are added to it, and it becomes
+ * private. For the view of a session that starts as well. */
 int mounts_clone(int fd, const char *name, unsigned flags);
 int mounts_set(int tree, uint64_t attributes, unsigned flags);
 int mounts_attach(int tree, int target);

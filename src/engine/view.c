@@ -22,6 +22,7 @@
 #include "core/cleanup.h"
 #include "core/file.h"
 #include "engine/channel.h"
+#include "engine/mounts.h"
 
 /* Opens an absolute path below a root without following any symbolic link: what the plan saw is
  * what is mounted, even if somebody swaps a folder for a link meanwhile. */
@@ -32,24 +33,6 @@ static int open_inside(int root, const char *path, unsigned flags) {
   };
   int fd = (int)syscall(SYS_openat2, root, path, &how, sizeof how);
   return fd < 0 ? -errno : fd;
-}
-
-static int clone_tree(int fd, const char *path, unsigned flags) {
-  int tree = open_tree(fd, path, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH | flags);
-  return tree < 0 ? -errno : tree;
-}
-
-static int set_attributes(int tree, unsigned long long set, unsigned long long clear,
-                          unsigned flags) {
-  struct mount_attr attributes = {.attr_set = set, .attr_clr = clear, .propagation = MS_PRIVATE};
-  return mount_setattr(tree, "", AT_EMPTY_PATH | flags, &attributes, sizeof attributes) < 0 ? -errno
-                                                                                            : 0;
-}
-
-static int attach(int tree, int target) {
-  return move_mount(tree, "", target, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH) < 0
-             ? -errno
-             : 0;
 }
 
 /* In an empty root: the folders on the way to a mount point, and the point itself. Only there: what
@@ -98,7 +81,7 @@ static int open_point(struct view *view, int tree, const struct operation *opera
 
 static int place(struct view *view, int tree, const struct operation *operation) {
   _cleanup_close_ int target = open_point(view, tree, operation);
-  return target < 0 ? target : attach(tree, target);
+  return target < 0 ? target : mounts_attach(tree, target);
 }
 
 /* Clones a host object, gives it its attributes and puts it in place. */
@@ -108,11 +91,10 @@ static int place_host_object(struct view *view, const struct operation *operatio
   _cleanup_close_ int source = open_inside(view->host, path, operation->flags);
   if (source < 0)
     return source;
-  _cleanup_close_ int tree = clone_tree(source, "", AT_RECURSIVE);
+  _cleanup_close_ int tree = mounts_clone(source, "", AT_RECURSIVE);
   if (tree < 0)
     return tree;
-  int result =
-      set_attributes(tree, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | attributes, 0, AT_RECURSIVE);
+  int result = mounts_set(tree, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | attributes, AT_RECURSIVE);
   return result < 0 ? result : place(view, tree, operation);
 }
 
@@ -124,11 +106,10 @@ static int apply_writable(struct view *view, const struct operation *operation) 
  * owns the host's nodes, and `chmod 600 /dev/null` inside would reach everybody. */
 static int apply_device(struct view *view, const struct operation *operation) {
   const char *below = operation->path + 1; /* only root can make /dev/null a link, here and there */
-  _cleanup_close_ int tree = clone_tree(view->host, below, AT_SYMLINK_NOFOLLOW);
+  _cleanup_close_ int tree = mounts_clone(view->host, below, AT_SYMLINK_NOFOLLOW);
   if (tree < 0)
     return tree;
-  int result =
-      set_attributes(tree, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC, 0, 0);
+  int result = mounts_set(tree, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC, 0);
   if (result < 0)
     return result;
   return move_mount(tree, "", view->root, below, MOVE_MOUNT_F_EMPTY_PATH) < 0 ? -errno : 0;
@@ -157,15 +138,15 @@ static int apply_private_link(struct view *view, const struct operation *operati
 }
 
 static int apply_private(struct view *view, const struct operation *operation) {
-  _cleanup_close_ int tree = clone_tree(view->private, operation->source, 0);
+  _cleanup_close_ int tree = mounts_clone(view->private, operation->source, 0);
   return tree < 0 ? tree : place(view, tree, operation);
 }
 
 static int apply_private_sealed(struct view *view, const struct operation *operation) {
-  _cleanup_close_ int tree = clone_tree(view->private, operation->source, 0);
+  _cleanup_close_ int tree = mounts_clone(view->private, operation->source, 0);
   if (tree < 0)
     return tree;
-  int result = set_attributes(tree, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOEXEC, 0, 0);
+  int result = mounts_set(tree, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOEXEC, 0);
   return result < 0 ? result : place(view, tree, operation);
 }
 
@@ -174,7 +155,7 @@ static int seal_private(struct view *view) {
   if (view->sealed)
     return 0;
   view->sealed = true;
-  return set_attributes(view->private, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOEXEC, 0, 0);
+  return mounts_set(view->private, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOEXEC, 0);
 }
 
 static int apply_mask(struct view *view, const struct operation *operation) {
@@ -190,8 +171,8 @@ static int apply_mask(struct view *view, const struct operation *operation) {
   const char *source = operation->source         ? operation->source
                        : S_ISDIR(status.st_mode) ? "mask/folder"
                                                  : "mask/file";
-  _cleanup_close_ int tree = clone_tree(view->private, source, 0);
-  return tree < 0 ? tree : attach(tree, target);
+  _cleanup_close_ int tree = mounts_clone(view->private, source, 0);
+  return tree < 0 ? tree : mounts_attach(tree, target);
 }
 
 /* Mounts a part of the view on itself: as a mount point it can be neither renamed nor removed. */
@@ -200,11 +181,11 @@ static int mount_on_itself(struct view *view, const struct operation *operation,
   _cleanup_close_ int target = open_inside(view->root, operation->path, operation->flags);
   if (target < 0)
     return target;
-  _cleanup_close_ int tree = clone_tree(target, "", AT_RECURSIVE);
+  _cleanup_close_ int tree = mounts_clone(target, "", AT_RECURSIVE);
   if (tree < 0)
     return tree;
-  int result = attributes ? set_attributes(tree, attributes, 0, AT_RECURSIVE) : 0;
-  return result < 0 ? result : attach(tree, target);
+  int result = attributes ? mounts_set(tree, attributes, AT_RECURSIVE) : 0;
+  return result < 0 ? result : mounts_attach(tree, target);
 }
 
 static int apply_readonly(struct view *view, const struct operation *operation) {
@@ -227,7 +208,7 @@ static int attach_somewhere(struct view *view, int mount) {
   int result = -ENOENT;
   for (size_t i = 0; result < 0 && i < ARRAY_SIZE(places); i++) {
     _cleanup_close_ int target = open_inside(view->host, places[i], 0);
-    result = target < 0 ? target : attach(mount, target);
+    result = target < 0 ? target : mounts_attach(mount, target);
   }
   return result;
 }
@@ -240,7 +221,7 @@ static int become_root(struct view *view, int *tree) {
   _cleanup_close_ int target = openat(view->private, "root", O_PATH | O_DIRECTORY | O_CLOEXEC);
   if (target < 0)
     return -errno;
-  result = attach(*tree, target);
+  result = mounts_attach(*tree, target);
   if (result == 0)
     view->root = steal_fd(tree);
   return result;
@@ -248,11 +229,11 @@ static int become_root(struct view *view, int *tree) {
 
 static int apply_root(struct view *view, const struct operation *operation) {
   (void)operation;
-  _cleanup_close_ int tree = clone_tree(view->host, "", AT_RECURSIVE);
+  _cleanup_close_ int tree = mounts_clone(view->host, "", AT_RECURSIVE);
   if (tree < 0)
     return tree;
-  int result = set_attributes(tree, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, 0,
-                              AT_RECURSIVE);
+  int result =
+      mounts_set(tree, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, AT_RECURSIVE);
   /* Attached only now, or the copy of the tree would hold a copy of the private tmpfs. */
   return result < 0 ? result : become_root(view, &tree);
 }
@@ -332,10 +313,10 @@ static int apply_empty_root(struct view *view) {
  * and must not be asked of the gate each time. Where the kernel mounts no links, the gate is asked.
  */
 static int cover_link(struct view *view, const char *name) {
-  _cleanup_close_ int tree = clone_tree(view->host, name, AT_SYMLINK_NOFOLLOW);
+  _cleanup_close_ int tree = mounts_clone(view->host, name, AT_SYMLINK_NOFOLLOW);
   if (tree < 0)
     return tree;
-  int result = set_attributes(tree, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, 0, 0);
+  int result = mounts_set(tree, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, 0);
   if (result == 0 && move_mount(tree, "", view->root, name, MOVE_MOUNT_F_EMPTY_PATH) < 0)
     result = errno == EINVAL || errno == ELOOP ? 0 : -errno;
   return result;
@@ -557,7 +538,7 @@ int view_begin(struct view *view, const struct plan *base, struct start_report *
 }
 
 static int seal_empty_root(struct view *view) {
-  int result = set_attributes(view->root, MOUNT_ATTR_RDONLY, 0, 0);
+  int result = mounts_set(view->root, MOUNT_ATTR_RDONLY, 0);
   if (result == 0) {
     view->entered = fcntl(view->root, F_DUPFD_CLOEXEC, 3);
     result = view->entered < 0 ? -errno : 0;
