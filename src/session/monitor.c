@@ -11,7 +11,6 @@
 #include <sys/random.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
-#include <sys/statvfs.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -21,13 +20,10 @@
 #include "doctor/doctor.h"
 #include "plan/share.h"
 #include "session/events.h"
+#include "session/limiting.h"
 
-#define LOOK_FLOOR_NS       (50ull * 1000 * 1000)
-#define LOOK_CEILING_NS     (1000ull * 1000 * 1000)
-#define DISK_BUDGET_NS      (5ull * 1000 * 1000)
 #define LAST_DISK_BUDGET_NS (100ull * 1000 * 1000)
 #define LIFELINE_GRACE_NS   (2ull * 1000 * 1000 * 1000)
-#define TIME_GRACE_NS       (2ull * 1000 * 1000 * 1000)
 #define LENT_TERMINAL_NS    (200ull * 1000 * 1000)
 #define GATE_LOOK_NS        (100ull * 1000 * 1000)
 #define EARLY_SIGNAL_NS     (1000ull * 1000 * 1000)
@@ -208,33 +204,10 @@ static void on_terminal(struct monitor *monitor, int master) {
   engine_send(&monitor->engine, MESSAGE_GO, 0);
 }
 
-static void collect_writable(const struct plan *plan, struct strv *ret_folders) {
-  for (size_t i = 0; i < plan->operation_count; i++) {
-    const struct operation *operation = &plan->operations[i];
-    if (operation->kind == OPERATION_WRITABLE)
-      strv_add(ret_folders, operation->path);
-    else if (operation->kind == OPERATION_OVERLAY)
-      strv_add(ret_folders, operation->upper);
-  }
-}
-
-static void start_clocks(struct monitor *monitor, int *folders_inside) {
-  uint64_t now = monotonic_ns();
-  monitor->deadline = deadline_new(now, monitor->limits.set.value[LIMIT_TIME], TIME_GRACE_NS);
-  _cleanup_strv_ struct strv folders = {0};
-  collect_writable(monitor->request->plan, &folders);
-  limit_group_watch(&monitor->limits, monitor->engine.init, &folders);
-  /* The watch has taken over what it can see. */
-  memcpy(monitor->result->enforcers, monitor->limits.enforcers, sizeof monitor->result->enforcers);
-  (void)limit_group_use_folders(&monitor->limits, &folders_inside[0], &folders_inside[1]);
-  if (limit_group_needs_watch(&monitor->limits))
-    monitor->next_look_ns = now + LOOK_FLOOR_NS;
-}
-
 static void on_started(struct monitor *monitor, pid_t command, int *folders_inside) {
   announce(monitor);
   monitor->result->started = true;
-  start_clocks(monitor, folders_inside);
+  limiting_start(monitor, folders_inside);
   if (monitor->request->ready_fd >= 0) {
     (void)file_write_all(monitor->request->ready_fd, "\n", 1);
     close(monitor->request->ready_fd);
@@ -335,7 +308,7 @@ static void read_message(struct monitor *monitor) {
   }
 }
 
-/* ---- limits ---- */
+/* ---- time ---- */
 
 /* An idle session has no command of its own whose end would be the session's. */
 static void end_if_deserted(struct monitor *monitor) {
@@ -360,59 +333,17 @@ void monitor_terminate(struct monitor *monitor, uint64_t grace_ns) {
   ask_to_end(monitor);
 }
 
-static void name_limit(struct monitor *monitor, enum limit_kind kind) {
-  if (monitor->result->limit_hit)
-    return;
-  monitor->result->limit_hit = true;
-  monitor->result->limit = kind;
-  _cleanup_free_ char *described = limit_describe(&monitor->limits.set, kind);
-  log_write(monitor->request->log, LOG_WARNING, "limit", -1,
-            json_pack("{s:s, s:s, s:s}", "limit", limit_name(kind), "value", described,
-                      "enforced_by", limit_enforcer_name(&monitor->limits, kind)));
-  events_limit(monitor, limit_name(kind), described, limit_enforcer_name(&monitor->limits, kind));
-  monitor_notify(monitor, &(struct session_notice){.event = SESSION_LIMIT,
-                                                   .text = described,
-                                                   .result = monitor->result});
-}
-
 static void check_time(struct monitor *monitor, uint64_t now) {
   if (monitor->early && !monitor->result->started && now >= monitor->early_until_ns)
     abandon(monitor, monitor->early);
   enum deadline_action action = deadline_step(&monitor->deadline, now);
   if (action == DEADLINE_TERM) {
     monitor->timed_out = true;
-    name_limit(monitor, LIMIT_TIME);
+    limiting_name(monitor, LIMIT_TIME);
     ask_to_end(monitor);
   } else if (action == DEADLINE_KILL) {
     monitor->over = true;
   }
-}
-
-/* What we have used ourselves: on a busy machine, and a bomb makes it one, a look takes long
- * without costing more, and the next one must not wait for that. */
-static uint64_t own_time_ns(void) {
-  struct timespec used;
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
-  return (uint64_t)used.tv_sec * 1000000000ull + (uint64_t)used.tv_nsec;
-}
-
-/* Looks at what no kernel limit holds, no more often than it may cost. */
-static void check_limits(struct monitor *monitor, uint64_t now) {
-  if (monitor->next_look_ns == 0 || now < monitor->next_look_ns)
-    return;
-  struct usage usage;
-  enum limit_kind kind;
-  uint64_t before = own_time_ns();
-  limit_group_watch_disk(&monitor->limits, DISK_BUDGET_NS);
-  limit_group_sample(&monitor->limits, &usage);
-  enum limit_verdict verdict = limit_group_check(&monitor->limits, &usage, &kind);
-  if (verdict == LIMIT_EXCEEDED) {
-    name_limit(monitor, kind);
-    monitor->killed = true;
-    monitor->over = true;
-  }
-  uint64_t cost = own_time_ns() - before;
-  monitor->next_look_ns = now + limit_watch_interval(cost, LOOK_FLOOR_NS, LOOK_CEILING_NS);
 }
 
 /* The earlier of a timeout in milliseconds (-1: none) and a point in time (0: none). */
@@ -498,7 +429,7 @@ static void look_once(struct monitor *monitor) {
   uint64_t now = monotonic_ns();
   upkeep_step(monitor, now, watched + WATCH_UPKEEP);
   check_time(monitor, now);
-  check_limits(monitor, now);
+  limiting_look(monitor, now);
   end_if_deserted(monitor);
 }
 
@@ -537,21 +468,6 @@ static int register_session(struct monitor *monitor, struct sb_error *error) {
   return result < 0 ? -1 : registry_publish(&monitor->registration, error);
 }
 
-static int create_limits(struct monitor *monitor, struct sb_error *error) {
-  struct limit_request request = {
-      .set = monitor->request->limits,
-      .session_id = monitor->request->session_id,
-      .own_processes = monitor->terminal.any ? 2 : 1,
-      .outer_processes = 1, /* the keeper */
-      .best_effort = monitor->request->best_effort_limits,
-  };
-  if (limit_group_create(&request, &monitor->limits, error) < 0)
-    return -1;
-  memcpy(monitor->result->enforcers, monitor->limits.enforcers, sizeof monitor->result->enforcers);
-  limit_groups_recover(&monitor->limits);
-  return 0;
-}
-
 static int open_capture(struct monitor *monitor, int descriptors[3], struct sb_error *error) {
   if (!monitor->request->capture)
     return 0;
@@ -587,7 +503,7 @@ static int start(struct monitor *monitor, struct sb_error *error) {
       .title_size = request->title_size,
   };
   memcpy(input.terminal, monitor->terminal.used, sizeof input.terminal);
-  if (create_limits(monitor, error) < 0 || open_capture(monitor, input.descriptors, error) < 0)
+  if (limiting_begin(monitor, error) < 0 || open_capture(monitor, input.descriptors, error) < 0)
     return -1;
   if (engine_clone(&input, request->report, &monitor->engine, error) < 0 ||
       engine_map_identity(&monitor->engine, error) < 0)
@@ -619,47 +535,6 @@ static int exit_code_of(int status) {
   return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-/* The private tmpfs is as large as the smaller of two limits: full, it stands for that one. */
-static bool is_private_full(const struct monitor *monitor) {
-  struct statvfs status;
-  return monitor->limits.private_files >= 0 && monitor->request->plan->private_size_bytes > 0 &&
-         fstatvfs(monitor->limits.private_files, &status) == 0 &&
-         status.f_bfree <= status.f_blocks / 64;
-}
-
-static enum limit_kind private_limit(const struct monitor *monitor) {
-  const uint64_t *value = monitor->limits.set.value;
-  return value[LIMIT_MEMORY] && (!value[LIMIT_DISK] || value[LIMIT_MEMORY] <= value[LIMIT_DISK])
-             ? LIMIT_MEMORY
-             : LIMIT_DISK;
-}
-
-/* The signal that ended the command, or what it ran: a shell passes it on as its own status. */
-static int last_signal(const struct start_report *report) {
-  if (!report->workload_done)
-    return 0;
-  if (WIFSIGNALED(report->wait_status))
-    return WTERMSIG(report->wait_status);
-  int status = WEXITSTATUS(report->wait_status);
-  return status > 128 ? status - 128 : 0;
-}
-
-/* Which limit the end has to do with, now that nothing runs any more. */
-static void conclude_limits(struct monitor *monitor) {
-  struct session_result *result = monitor->result;
-  enum limit_kind kind;
-  const struct start_report *report = monitor->request->report;
-  uint64_t disk = monitor->limits.set.value[LIMIT_DISK], used = result->usage.disk_bytes;
-  if (limit_group_check(&monitor->limits, &result->usage, &kind) != LIMIT_FINE)
-    name_limit(monitor, kind);
-  else if (disk && used != USAGE_UNKNOWN && used >= disk - disk / 64)
-    name_limit(monitor, LIMIT_DISK); /* RLIMIT_FSIZE stopped it right at the limit */
-  else if (is_private_full(monitor))
-    name_limit(monitor, private_limit(monitor));
-  else if (limit_group_explains_signal(&monitor->limits, last_signal(report), &kind))
-    name_limit(monitor, kind);
-}
-
 /* Called when init is gone: what became of the workload? */
 static int conclude(struct monitor *monitor, struct sb_error *error) {
   struct session_result *result = monitor->result;
@@ -679,7 +554,7 @@ static int conclude(struct monitor *monitor, struct sb_error *error) {
     return driven_explain(monitor, error);
   if (monitor->network.failed)
     return sb_fail(error, SB_CODE_SYSTEM, 0, "starting the network relay");
-  conclude_limits(monitor);
+  limiting_conclude(monitor);
   if (monitor->timed_out)
     result->exit_code = 124;
   else if (monitor->request->idle)
