@@ -315,6 +315,15 @@ static void refuse_hidden(struct held *held) {
   notify_fail(held, EACCES);
 }
 
+/* The way there may have changed while somebody thought: a link of the command's own, a name of the
+ * host's. What was shown is what is served. */
+static bool is_what_was_shown(const struct held *held) {
+  const struct access_request *request = &held->waiting.request;
+  return held->found.status.st_dev == request->device &&
+         held->found.status.st_ino == request->inode &&
+         strcmp(held->found.path, request->path) == 0;
+}
+
 /* Allowed, but not by a mount that was made for it: perhaps one that another call asked for. */
 static void serve(struct held *held) {
   if (held->waiting.request.want == WANT_WRITE) {
@@ -326,8 +335,10 @@ static void serve(struct held *held) {
     notify_fail(held, -result);
   else if (held->found.place == PLACE_HIDDEN)
     refuse_hidden(held);
-  else if (held->found.place == PLACE_GATED)
+  else if (held->found.place == PLACE_GATED && is_what_was_shown(held))
     notify_begin_once(held);
+  else if (held->found.place == PLACE_GATED)
+    notify_fail(held, EACCES);
   else
     notify_next(held);
 }

@@ -713,6 +713,39 @@ def test_what_one_may_execute_once_is_nothing_to_others(box, gate, ground):
     assert len(asked) > 3, asked
 
 
+@pytest.mark.escape
+@pytest.mark.parametrize("way", ["open", "stat", "path-only", "execute", "connect"])
+def test_once_is_for_the_object_that_was_shown(box, gate, ground, way):
+    """The command's own link leads elsewhere when the answer comes. The control: that can be used
+    outside."""
+    link, names = box.path("swapped"), {"connect": ("socket", "bad-socket"),
+                                        "execute": ("program", "bad-program")}
+    good, bad = (f"{ground}/{name}" for name in names.get(way, ("file", "bad")))
+    box.identity.file(f"{ground}/bad", "BAD, and longer than the other one\n")
+    box.identity.file(f"{ground}/bad-program", "#!/bin/sh\necho BAD\n")
+    os.chmod(f"{ground}/bad-program", 0o755)
+
+    def answer(event):
+        if event["path"] != good:
+            return gates.deny()
+        os.remove(link)
+        os.symlink(bad, link)
+        return gates.approve("once")
+
+    with listening(box, f"{ground}/socket"), listening(box, f"{ground}/bad-socket") as other:
+        os.symlink(bad, link)
+        forbidden = lines(box.plain([files(box), way, link]))[0]
+        os.remove(link)
+        os.symlink(good, link)
+        other.setblocking(False)
+        if way == "connect":
+            other.accept()[0].close()
+        inside, asked = gates.run(box, gate, [files(box), way, link], answer)
+        with pytest.raises(BlockingIOError):
+            other.accept()
+    assert asked and (way == "connect" or lines(inside)[0] != forbidden), (inside, asked)
+
+
 def test_who_connects_once_is_the_user(box, gate, ground):
     """Whoever listens sees the user's number, and what is sent."""
     if gate == "fuse":
