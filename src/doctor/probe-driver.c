@@ -65,7 +65,8 @@ static void try_driver(const struct net_driver *driver, pid_t session, struct fi
                                    .session_id = "doctor",
                                    .egress = {.rules = &none},
                                    .user_ns = user_ns,
-                                   .net_ns = net_ns};
+                                   .net_ns = net_ns,
+                                   .openings = -1};
   struct minder minder = MINDER_NONE;
   struct minder_message message;
   if (minder_start(&minder, &request, &error) < 0) {

@@ -107,11 +107,12 @@ static int send_sockets(struct init *init, const int *sockets, int first, int en
  * way out. */
 static int prepare_network(struct init *init) {
   enum policy_network mode = init->input->base->network.mode;
-  if (mode == NETWORK_NONE || init->input->base->network.driver)
+  if (mode == NETWORK_NONE)
     return 0;
   int sockets[INSIDE_SOCKETS];
-  bool full = mode == NETWORK_FULL;
-  int result = inside_prepare(full, sockets);
+  /* Whether a driver's rules are about names is not known yet. */
+  bool driven = init->input->base->network.driver, full = mode == NETWORK_FULL && !driven;
+  int result = driven ? inside_prepare_questions(sockets) : inside_prepare(full, sockets);
   if (result == 0)
     result = send_sockets(init, sockets, 0, INSIDE_GROUP, !full);
   if (result == 0 && full)

@@ -220,26 +220,26 @@ struct writer {
   uint8_t *start, *at;
 };
 
-static void write_record_head(struct writer *writer, uint16_t type, unsigned length) {
+static void write_record_head(struct writer *writer, uint16_t type, uint32_t ttl, unsigned length) {
   put16(writer->at, 0xc000 | HEADER_SIZE); /* the question's name */
   put16(writer->at + 2, type);
   put16(writer->at + 4, CLASS_IN);
-  put16(writer->at + 6, 0);
-  put16(writer->at + 8, ANSWER_TTL);
+  put16(writer->at + 6, (uint16_t)(ttl >> 16));
+  put16(writer->at + 8, (uint16_t)ttl);
   put16(writer->at + 10, length);
   writer->at += 12;
 }
 
-static void write_address(struct writer *writer, const struct address *address) {
+static void write_address(struct writer *writer, const struct address *address, uint32_t ttl) {
   bool v6 = address->family == 6;
   unsigned length = v6 ? 16 : 4;
-  write_record_head(writer, v6 ? DNS_TYPE_AAAA : DNS_TYPE_A, length);
+  write_record_head(writer, v6 ? DNS_TYPE_AAAA : DNS_TYPE_A, ttl ? ttl : ANSWER_TTL, length);
   memcpy(writer->at, address->bytes, length);
   writer->at += length;
 }
 
 static void write_pointer(struct writer *writer, const char *name) {
-  write_record_head(writer, DNS_TYPE_PTR, (unsigned)strlen(name) + 2);
+  write_record_head(writer, DNS_TYPE_PTR, ANSWER_TTL, (unsigned)strlen(name) + 2);
   for (const char *label = name;; label++) {
     size_t length = strcspn(label, ".");
     *writer->at++ = (uint8_t)length;
@@ -275,23 +275,24 @@ static void write_options(struct writer *writer, const struct dns_reply *reply) 
 size_t dns_write(const struct dns_question *question, const struct dns_reply *reply,
                  uint8_t ret_message[DNS_ANSWER_SIZE]) {
   struct writer writer = {ret_message, ret_message + HEADER_SIZE};
-  bool answered = reply->code == DNS_OK && (reply->address || reply->pointer);
+  size_t addresses = reply->code == DNS_OK ? reply->address_count : 0;
+  bool pointed = reply->code == DNS_OK && addresses == 0 && reply->pointer;
   put16(ret_message, question->id);
   put16(ret_message + 2,
         FLAG_RESPONSE |
             (question->flags & (OPCODE_MASK | FLAG_RECURSION_DESIRED | FLAG_CHECKING_DISABLED)) |
             FLAG_RECURSION_AVAILABLE | (reply->code & 15));
   put16(ret_message + 4, question->question ? 1 : 0);
-  put16(ret_message + 6, answered ? 1 : 0);
+  put16(ret_message + 6, (unsigned)addresses + pointed);
   put16(ret_message + 8, 0);
   put16(ret_message + 10, question->has_options ? 1 : 0);
   if (question->question) {
     memcpy(writer.at, question->question, question->question_length);
     writer.at += question->question_length;
   }
-  if (answered && reply->address)
-    write_address(&writer, reply->address);
-  else if (answered)
+  for (size_t i = 0; i < addresses; i++)
+    write_address(&writer, &reply->addresses[i], reply->ttl);
+  if (pointed)
     write_pointer(&writer, reply->pointer);
   if (question->has_options)
     write_options(&writer, reply);

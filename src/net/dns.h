@@ -6,6 +6,7 @@
 #include "net/address.h"
 
 #define DNS_UDP_SIZE    512
+#define DNS_ADDRESSES   16   /* the most in one answer */
 #define DNS_ANSWER_SIZE 1232 /* the largest answer we write */
 
 enum {
@@ -44,7 +45,9 @@ int dns_read(const uint8_t *message, size_t length, struct dns_question *ret_que
 
 struct dns_reply {
   enum dns_code code;
-  const struct address *address; /* A, AAAA, or NULL */
+  const struct address *addresses; /* A or AAAA, at most DNS_ADDRESSES */
+  size_t address_count;
+  uint32_t ttl; /* of the addresses, in seconds; 0: that of a synthetic one */
   const char *pointer;           /* PTR, or NULL */
   bool blocked;                  /* policy said no: told by an extended error, if asked by EDNS */
 };

@@ -1,6 +1,7 @@
 /* Private to the relay: one connection of the workload, from accept to close. */
 #pragma once
 
+#include "net/drivers/classes.h"
 #include "net/link.h"
 #include "net/loop.h"
 #include "net/names.h"
@@ -101,6 +102,9 @@ struct relay {
   struct missing *missing;      /* names that were just answered with "no such name" */
   unsigned asked_count;         /* questions that are being looked into */
   struct asked *unasked;        /* those of them that wait for the monitor's no */
+  struct watch openings;        /* to a driver's minder */
+  struct asked *opening;        /* those that wait for it */
+  struct port_classes classes;
 };
 
 /* flow.c: the course of a connection */
@@ -181,5 +185,6 @@ void pings_tick(struct relay *relay, uint64_t now);
 /* questions.c: DNS */
 void questions_forget(struct flow *flow);
 void questions_answered(struct relay *relay, const struct link_message *message);
+void questions_opened(struct relay *relay, uint32_t id, bool done);
 void questions_read_datagrams(struct relay *relay, int fd);
 void questions_read_stream(struct flow *flow);

@@ -143,6 +143,6 @@ bool guard_allows(const struct host_rules *rules, const char *host, const struct
   authority_to_text(text, port, authority);
   if (problem)
     snprintf(ret_reason, REASON_SIZE, "leads to %.63s: %s; to allow it, list %s itself", text,
-             problem, authority);
+             problem, port ? authority : text);
   return !problem;
 }

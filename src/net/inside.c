@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "core/cleanup.h"
+#include "net/netlink.h"
 
 #define LOOPBACK_INDEX 1 /* in every new network namespace */
 #define TABLE          "sandbox"
@@ -39,116 +40,47 @@ static const uint8_t own_address6[16] = {0xfd, 's', 'a', 'n', 'd', 'b', 'o', 'x'
 
 /* ---- messages ---- */
 
-struct buffer {
-  _Alignas(8) char bytes[16384];
-  size_t length;
-  uint32_t sequence;
-};
-
-static void *append(struct buffer *buffer, size_t size) {
-  void *at = buffer->bytes + buffer->length; /* all sizes are constants; the sum is below 8 KiB */
-  memset(at, 0, NLMSG_ALIGN(size));
-  buffer->length += NLMSG_ALIGN(size);
-  return at;
-}
-
-static size_t begin_message(struct buffer *buffer, uint16_t type, uint16_t flags) {
-  size_t start = buffer->length;
-  struct nlmsghdr *header = append(buffer, sizeof *header);
-  header->nlmsg_type = type;
-  header->nlmsg_flags = NLM_F_REQUEST | flags;
-  header->nlmsg_seq = ++buffer->sequence;
-  return start;
-}
-
-static void end_message(struct buffer *buffer, size_t start) {
-  ((struct nlmsghdr *)(buffer->bytes + start))->nlmsg_len = (uint32_t)(buffer->length - start);
-}
-
-static void put(struct buffer *buffer, uint16_t type, const void *data, size_t size) {
-  struct nlattr *attribute = append(buffer, NLA_HDRLEN + size);
-  attribute->nla_type = type;
-  attribute->nla_len = (uint16_t)(NLA_HDRLEN + size);
-  memcpy((char *)attribute + NLA_HDRLEN, data, size);
-}
-
-static void put_text(struct buffer *buffer, uint16_t type, const char *text) {
-  put(buffer, type, text, strlen(text) + 1);
-}
-
-static void put_number(struct buffer *buffer, uint16_t type, uint32_t value) {
-  uint32_t big_endian = htonl(value);
-  put(buffer, type, &big_endian, sizeof big_endian);
-}
-
-static size_t begin_nest(struct buffer *buffer, uint16_t type) {
-  size_t start = buffer->length;
-  struct nlattr *attribute = append(buffer, NLA_HDRLEN);
-  attribute->nla_type = type | NLA_F_NESTED;
-  return start;
-}
-
-static void end_nest(struct buffer *buffer, size_t start) {
-  ((struct nlattr *)(buffer->bytes + start))->nla_len = (uint16_t)(buffer->length - start);
-}
-
-/* Sends all and reads every answer: the kernel has worked it off when send returns. */
-static int exchange(int protocol, const struct buffer *buffer) {
+static int exchange(int protocol, const struct netlink_buffer *buffer) {
   _cleanup_close_ int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, protocol);
-  if (fd < 0 || send(fd, buffer->bytes, buffer->length, 0) < 0)
-    return -errno;
-  int result = -EPROTO; /* without a single answer nothing was done */
-  for (;;) {
-    _Alignas(8) char answers[8192];
-    ssize_t length = recv(fd, answers, sizeof answers, MSG_DONTWAIT);
-    if (length < 0)
-      return result;
-    for (struct nlmsghdr *header = (struct nlmsghdr *)answers; NLMSG_OK(header, length);
-         header = NLMSG_NEXT(header, length)) {
-      const struct nlmsgerr *answer = NLMSG_DATA(header);
-      if (header->nlmsg_type != NLMSG_ERROR)
-        continue;
-      if (answer->error < 0)
-        return answer->error;
-      result = 0;
-    }
-  }
+  return fd < 0 ? -errno : netlink_exchange(fd, buffer);
 }
 
 /* ---- routes: every address is here ---- */
 
-static void add_route(struct buffer *buffer, uint8_t family) {
-  size_t message = begin_message(buffer, RTM_NEWROUTE, NLM_F_CREATE | NLM_F_EXCL | NLM_F_ACK);
-  struct rtmsg *route = append(buffer, sizeof *route);
+static void add_route(struct netlink_buffer *buffer, uint8_t family) {
+  size_t message = netlink_begin(buffer, RTM_NEWROUTE, NLM_F_CREATE | NLM_F_EXCL | NLM_F_ACK);
+  struct rtmsg *route = netlink_append(buffer, sizeof *route);
   *route = (struct rtmsg){.rtm_family = family,
                           .rtm_table = RT_TABLE_LOCAL,
                           .rtm_protocol = RTPROT_BOOT,
                           .rtm_scope = RT_SCOPE_HOST,
                           .rtm_type = RTN_LOCAL};
   uint32_t device = LOOPBACK_INDEX;
-  put(buffer, RTA_OIF, &device, sizeof device);
-  size_t metrics = begin_nest(buffer, RTA_METRICS); /* of the workload's end of a connection */
-  put_text(buffer, RTAX_CC_ALGO, CONGESTION);
-  end_nest(buffer, metrics);
-  end_message(buffer, message);
+  netlink_put(buffer, RTA_OIF, &device, sizeof device);
+  size_t metrics =
+      netlink_begin_nest(buffer, RTA_METRICS); /* of the workload's end of a connection */
+  netlink_put_text(buffer, RTAX_CC_ALGO, CONGESTION);
+  netlink_end_nest(buffer, metrics);
+  netlink_end(buffer, message);
 }
 
 /* With loopback addresses alone the C library takes the machine for one without a network, and
  * answers no question for one family (AI_ADDRCONFIG). */
-static void add_address(struct buffer *buffer, uint8_t family, const void *address, size_t size) {
-  size_t message = begin_message(buffer, RTM_NEWADDR, NLM_F_CREATE | NLM_F_EXCL | NLM_F_ACK);
-  struct ifaddrmsg *head = append(buffer, sizeof *head);
+static void add_address(struct netlink_buffer *buffer, uint8_t family, const void *address,
+                        size_t size) {
+  size_t message = netlink_begin(buffer, RTM_NEWADDR, NLM_F_CREATE | NLM_F_EXCL | NLM_F_ACK);
+  struct ifaddrmsg *head = netlink_append(buffer, sizeof *head);
   *head = (struct ifaddrmsg){.ifa_family = family,
                              .ifa_prefixlen = (uint8_t)(size * 8),
                              .ifa_flags = family == AF_INET6 ? IFA_F_NODAD : 0,
                              .ifa_index = LOOPBACK_INDEX};
-  put(buffer, IFA_LOCAL, address, size);
-  put(buffer, IFA_ADDRESS, address, size);
-  end_message(buffer, message);
+  netlink_put(buffer, IFA_LOCAL, address, size);
+  netlink_put(buffer, IFA_ADDRESS, address, size);
+  netlink_end(buffer, message);
 }
 
 static int add_routes(bool v6) {
-  struct buffer buffer = {0};
+  struct netlink_buffer buffer = {0};
   add_address(&buffer, AF_INET, own_address, sizeof own_address);
   add_route(&buffer, AF_INET);
   if (v6) {
@@ -160,33 +92,20 @@ static int add_routes(bool v6) {
 
 /* ---- rules ---- */
 
-static size_t begin_nft(struct buffer *buffer, uint16_t type, uint16_t flags, uint8_t family) {
-  size_t start = begin_message(buffer, (uint16_t)(NFNL_SUBSYS_NFTABLES << 8 | type), flags);
-  struct nfgenmsg *head = append(buffer, sizeof *head);
-  head->nfgen_family = family;
-  return start;
-}
-
-static void add_batch_edge(struct buffer *buffer, uint16_t type) {
-  size_t start = begin_message(buffer, type, 0);
-  struct nfgenmsg *head = append(buffer, sizeof *head);
-  head->res_id = htons(NFNL_SUBSYS_NFTABLES);
-  end_message(buffer, start);
-}
-
-static void add_table_and_chain(struct buffer *buffer) {
-  size_t message = begin_nft(buffer, NFT_MSG_NEWTABLE, NLM_F_CREATE | NLM_F_ACK, NFPROTO_INET);
-  put_text(buffer, NFTA_TABLE_NAME, TABLE);
-  end_message(buffer, message);
-  message = begin_nft(buffer, NFT_MSG_NEWCHAIN, NLM_F_CREATE, NFPROTO_INET);
-  put_text(buffer, NFTA_CHAIN_TABLE, TABLE);
-  put_text(buffer, NFTA_CHAIN_NAME, CHAIN);
-  size_t hook = begin_nest(buffer, NFTA_CHAIN_HOOK);
-  put_number(buffer, NFTA_HOOK_HOOKNUM, NF_INET_PRE_ROUTING);
-  put_number(buffer, NFTA_HOOK_PRIORITY, (uint32_t)-150);
-  end_nest(buffer, hook);
-  put_text(buffer, NFTA_CHAIN_TYPE, "filter");
-  end_message(buffer, message);
+static void add_table_and_chain(struct netlink_buffer *buffer) {
+  size_t message =
+      netlink_begin_nft(buffer, NFT_MSG_NEWTABLE, NLM_F_CREATE | NLM_F_ACK, NFPROTO_INET);
+  netlink_put_text(buffer, NFTA_TABLE_NAME, TABLE);
+  netlink_end(buffer, message);
+  message = netlink_begin_nft(buffer, NFT_MSG_NEWCHAIN, NLM_F_CREATE, NFPROTO_INET);
+  netlink_put_text(buffer, NFTA_CHAIN_TABLE, TABLE);
+  netlink_put_text(buffer, NFTA_CHAIN_NAME, CHAIN);
+  size_t hook = netlink_begin_nest(buffer, NFTA_CHAIN_HOOK);
+  netlink_put_number(buffer, NFTA_HOOK_HOOKNUM, NF_INET_PRE_ROUTING);
+  netlink_put_number(buffer, NFTA_HOOK_PRIORITY, (uint32_t)-150);
+  netlink_end_nest(buffer, hook);
+  netlink_put_text(buffer, NFTA_CHAIN_TYPE, "filter");
+  netlink_end(buffer, message);
 }
 
 /* One expression of a rule: its name, then its own attributes, which the caller adds. */
@@ -194,66 +113,68 @@ struct expression {
   size_t element, data;
 };
 
-static struct expression begin_expression(struct buffer *buffer, const char *name) {
-  struct expression expression = {.element = begin_nest(buffer, NFTA_LIST_ELEM)};
-  put_text(buffer, NFTA_EXPR_NAME, name);
-  expression.data = begin_nest(buffer, NFTA_EXPR_DATA);
+static struct expression begin_expression(struct netlink_buffer *buffer, const char *name) {
+  struct expression expression = {.element = netlink_begin_nest(buffer, NFTA_LIST_ELEM)};
+  netlink_put_text(buffer, NFTA_EXPR_NAME, name);
+  expression.data = netlink_begin_nest(buffer, NFTA_EXPR_DATA);
   return expression;
 }
 
-static void end_expression(struct buffer *buffer, struct expression expression) {
-  end_nest(buffer, expression.data);
-  end_nest(buffer, expression.element);
+static void end_expression(struct netlink_buffer *buffer, struct expression expression) {
+  netlink_end_nest(buffer, expression.data);
+  netlink_end_nest(buffer, expression.element);
 }
 
-static void put_value(struct buffer *buffer, uint16_t type, const void *value, size_t size) {
-  size_t data = begin_nest(buffer, type);
-  put(buffer, NFTA_DATA_VALUE, value, size);
-  end_nest(buffer, data);
+static void put_value(struct netlink_buffer *buffer, uint16_t type, const void *value,
+                      size_t size) {
+  size_t data = netlink_begin_nest(buffer, type);
+  netlink_put(buffer, NFTA_DATA_VALUE, value, size);
+  netlink_end_nest(buffer, data);
 }
 
-static void add_compare(struct buffer *buffer, const void *value, size_t size) {
+static void add_compare(struct netlink_buffer *buffer, const void *value, size_t size) {
   struct expression expression = begin_expression(buffer, "cmp");
-  put_number(buffer, NFTA_CMP_SREG, NFT_REG_1);
-  put_number(buffer, NFTA_CMP_OP, NFT_CMP_EQ);
+  netlink_put_number(buffer, NFTA_CMP_SREG, NFT_REG_1);
+  netlink_put_number(buffer, NFTA_CMP_OP, NFT_CMP_EQ);
   put_value(buffer, NFTA_CMP_DATA, value, size);
   end_expression(buffer, expression);
 }
 
-static void match_meta(struct buffer *buffer, uint32_t key, const void *value, size_t size) {
+static void match_meta(struct netlink_buffer *buffer, uint32_t key, const void *value,
+                       size_t size) {
   struct expression expression = begin_expression(buffer, "meta");
-  put_number(buffer, NFTA_META_DREG, NFT_REG_1);
-  put_number(buffer, NFTA_META_KEY, key);
+  netlink_put_number(buffer, NFTA_META_DREG, NFT_REG_1);
+  netlink_put_number(buffer, NFTA_META_KEY, key);
   end_expression(buffer, expression);
   add_compare(buffer, value, size);
 }
 
-static void match_payload(struct buffer *buffer, uint32_t base, uint32_t offset, const void *value,
-                          size_t size) {
+static void match_payload(struct netlink_buffer *buffer, uint32_t base, uint32_t offset,
+                          const void *value, size_t size) {
   struct expression expression = begin_expression(buffer, "payload");
-  put_number(buffer, NFTA_PAYLOAD_DREG, NFT_REG_1);
-  put_number(buffer, NFTA_PAYLOAD_BASE, base);
-  put_number(buffer, NFTA_PAYLOAD_OFFSET, offset);
-  put_number(buffer, NFTA_PAYLOAD_LEN, (uint32_t)size);
+  netlink_put_number(buffer, NFTA_PAYLOAD_DREG, NFT_REG_1);
+  netlink_put_number(buffer, NFTA_PAYLOAD_BASE, base);
+  netlink_put_number(buffer, NFTA_PAYLOAD_OFFSET, offset);
+  netlink_put_number(buffer, NFTA_PAYLOAD_LEN, (uint32_t)size);
   end_expression(buffer, expression);
   add_compare(buffer, value, size);
 }
 
-static void load(struct buffer *buffer, uint32_t into, const void *value, size_t size) {
+static void load(struct netlink_buffer *buffer, uint32_t into, const void *value, size_t size) {
   struct expression expression = begin_expression(buffer, "immediate");
-  put_number(buffer, NFTA_IMMEDIATE_DREG, into);
+  netlink_put_number(buffer, NFTA_IMMEDIATE_DREG, into);
   put_value(buffer, NFTA_IMMEDIATE_DATA, value, size);
   end_expression(buffer, expression);
 }
 
-static void return_verdict(struct buffer *buffer) {
+static void return_verdict(struct netlink_buffer *buffer) {
   struct expression expression = begin_expression(buffer, "immediate");
-  put_number(buffer, NFTA_IMMEDIATE_DREG, NFT_REG_VERDICT);
-  size_t data = begin_nest(buffer, NFTA_IMMEDIATE_DATA);
-  size_t verdict = begin_nest(buffer, NFTA_DATA_VERDICT);
-  put_number(buffer, NFTA_VERDICT_CODE, (uint32_t)NFT_RETURN);
-  end_nest(buffer, verdict);
-  end_nest(buffer, data);
+  netlink_put_number(buffer, NFTA_IMMEDIATE_DREG, NFT_REG_VERDICT);
+  size_t data = netlink_begin_nest(buffer, NFTA_IMMEDIATE_DATA);
+  size_t verdict = netlink_begin_nest(buffer, NFTA_DATA_VERDICT);
+  netlink_put_number(buffer, NFTA_VERDICT_CODE, (uint32_t)NFT_RETURN);
+  netlink_end_nest(buffer, verdict);
+  netlink_end_nest(buffer, data);
   end_expression(buffer, expression);
 }
 
@@ -290,22 +211,23 @@ static const struct rule {
     /* any other datagram finds no socket: "port unreachable" */
 };
 
-static void lead_to(struct buffer *buffer, const struct rule *rule) {
+static void lead_to(struct netlink_buffer *buffer, const struct rule *rule) {
   uint16_t port = htons(rule->to_port);
   load(buffer, NFT_REG_1, rule->to, rule->family == NFPROTO_IPV6 ? 16 : 4);
   load(buffer, NFT_REG_2, &port, sizeof port);
   struct expression expression = begin_expression(buffer, "tproxy");
-  put_number(buffer, NFTA_TPROXY_FAMILY, rule->family);
-  put_number(buffer, NFTA_TPROXY_REG_ADDR, NFT_REG_1);
-  put_number(buffer, NFTA_TPROXY_REG_PORT, NFT_REG_2);
+  netlink_put_number(buffer, NFTA_TPROXY_FAMILY, rule->family);
+  netlink_put_number(buffer, NFTA_TPROXY_REG_ADDR, NFT_REG_1);
+  netlink_put_number(buffer, NFTA_TPROXY_REG_PORT, NFT_REG_2);
   end_expression(buffer, expression);
 }
 
-static void add_rule(struct buffer *buffer, const struct rule *rule) {
-  size_t message = begin_nft(buffer, NFT_MSG_NEWRULE, NLM_F_CREATE | NLM_F_APPEND, NFPROTO_INET);
-  put_text(buffer, NFTA_RULE_TABLE, TABLE);
-  put_text(buffer, NFTA_RULE_CHAIN, CHAIN);
-  size_t expressions = begin_nest(buffer, NFTA_RULE_EXPRESSIONS);
+static void add_rule(struct netlink_buffer *buffer, const struct rule *rule) {
+  size_t message =
+      netlink_begin_nft(buffer, NFT_MSG_NEWRULE, NLM_F_CREATE | NLM_F_APPEND, NFPROTO_INET);
+  netlink_put_text(buffer, NFTA_RULE_TABLE, TABLE);
+  netlink_put_text(buffer, NFTA_RULE_CHAIN, CHAIN);
+  size_t expressions = netlink_begin_nest(buffer, NFTA_RULE_EXPRESSIONS);
   if (rule->mark)
     match_meta(buffer, NFT_META_MARK, &rule->mark, sizeof rule->mark);
   if (rule->family != NFPROTO_INET)
@@ -323,19 +245,19 @@ static void add_rule(struct buffer *buffer, const struct rule *rule) {
     lead_to(buffer, rule);
   else
     return_verdict(buffer);
-  end_nest(buffer, expressions);
-  end_message(buffer, message);
+  netlink_end_nest(buffer, expressions);
+  netlink_end(buffer, message);
 }
 
 static int add_rules(bool v6, bool full) {
-  struct buffer buffer = {0};
-  add_batch_edge(&buffer, NFNL_MSG_BATCH_BEGIN);
+  struct netlink_buffer buffer = {0};
+  netlink_add_edge(&buffer, NFNL_MSG_BATCH_BEGIN);
   add_table_and_chain(&buffer);
   for (size_t i = 0; i < ARRAY_SIZE(rules); i++) {
     if ((v6 || rules[i].family != NFPROTO_IPV6) && (full || rules[i].when != ONLY_FULL))
       add_rule(&buffer, &rules[i]);
   }
-  add_batch_edge(&buffer, NFNL_MSG_BATCH_END);
+  netlink_add_edge(&buffer, NFNL_MSG_BATCH_END);
   return exchange(NETLINK_NETFILTER, &buffer);
 }
 
@@ -469,6 +391,23 @@ void inside_allow_ping(unsigned group, bool answer) {
     return;
   write_setting("/proc/sys/net/ipv4/icmp_echo_ignore_all", "1");
   write_setting("/proc/sys/net/ipv6/icmp/echo_ignore_all", "1");
+}
+
+int inside_prepare_questions(int ret_sockets[INSIDE_SOCKETS]) {
+  static const struct socket_kind stream = {AF_INET, SOCK_STREAM, 0, resolver_address,
+                                            RESOLVER_PORT};
+  for (int i = 0; i < INSIDE_SOCKETS; i++)
+    ret_sockets[i] = -1;
+  int fd = open_socket(&stream);
+  if (fd < 0)
+    return fd;
+  ret_sockets[INSIDE_TCP4] = fd;
+  fd = open_socket(&kinds[INSIDE_UDP4]);
+  if (fd < 0)
+    close(ret_sockets[INSIDE_TCP4]);
+  else
+    ret_sockets[INSIDE_UDP4] = fd;
+  return fd < 0 ? fd : 0;
 }
 
 int inside_prepare(bool full, int ret_sockets[INSIDE_SOCKETS]) {

@@ -40,6 +40,9 @@ enum inside_socket {
  * answering for those that are. */
 void inside_allow_ping(unsigned group, bool answer);
 
+/* For a driver's network: only the sockets for questions, on loopback, and no rules or routes. */
+int inside_prepare_questions(int ret_sockets[INSIDE_SOCKETS]);
+
 /* Fills ret_sockets; those of IPv6 are -1 where the kernel has none. Returns 0 or a negative errno,
  * and then nothing is open. */
 int inside_prepare(bool full, int ret_sockets[INSIDE_SOCKETS]);

@@ -174,7 +174,7 @@ static bool covers_port(const struct host_rule *rule, uint16_t port) {
   return port >= rule->first_port && port <= rule->last_port;
 }
 
-static bool covers_name(const struct host_rule *rule, const char *name) {
+bool host_rule_covers_name(const struct host_rule *rule, const char *name) {
   switch (rule->kind) {
   case HOST_EXACT:
     return strcmp(rule->name, name) == 0;
@@ -205,12 +205,13 @@ struct host_decision host_rules_name(const struct host_rules *rules, const char 
                                      uint16_t port) {
   for (size_t i = 0; i < rules->deny_count; i++) {
     const struct host_rule *rule = &rules->deny[i];
-    if (covers_name(rule, name) && (port ? covers_port(rule, port) : covers_all_ports(rule)))
+    if (host_rule_covers_name(rule, name) &&
+        (port ? covers_port(rule, port) : covers_all_ports(rule)))
       return (struct host_decision){HOST_DENIED, rule};
   }
   for (size_t i = 0; i < rules->allow_count; i++) {
     const struct host_rule *rule = &rules->allow[i];
-    if (covers_name(rule, name) && (port == 0 || covers_port(rule, port)))
+    if (host_rule_covers_name(rule, name) && (port == 0 || covers_port(rule, port)))
       return (struct host_decision){HOST_ALLOWED, rule};
   }
   return unknown(rules);

@@ -33,6 +33,9 @@ struct host_decision {
  * :FIRST-LAST. What is wrong with it, or NULL. */
 const char *host_rule_parse(const char *text, struct host_rule *ret_rule);
 
+/* A name as host_parse gives it; whatever the port. */
+bool host_rule_covers_name(const struct host_rule *rule, const char *name);
+
 /* Compiles the lists of a policy; the error quotes the wrong entry. */
 int host_rules_new(const struct strv *allow, const struct strv *deny, bool everything,
                    struct host_rules **ret_rules, struct sb_error *error);

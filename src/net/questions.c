@@ -3,13 +3,16 @@
  * to whoever owns the domain. */
 #include <errno.h>
 #include <netinet/in.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/alloc.h"
 #include "core/cleanup.h"
 #include "net/dns.h"
+#include "net/drivers/openings.h"
 #include "net/flow.h"
+#include "net/guard.h"
 
 #define QUESTION_SIZE 1024
 #define ASKED_LIMIT   1024 /* at the same time */
@@ -25,10 +28,14 @@ struct asker {
   struct address to; /* whom it asked: the answer comes from there */
 };
 
-/* A question that waits for an answer from outside, or for the monitor's word. */
+/* A question that waits for an answer from outside, for the monitor's word, or for addresses to be
+ * opened. */
 struct asked {
-  struct asked *next; /* of those that wait for the monitor */
+  struct asked *next; /* of those that wait for the monitor, or for a driver's minder */
   uint32_t id;
+  struct address addresses[RESOLVE_LIMIT]; /* real ones, while they are opened */
+  size_t address_count;
+  uint32_t ttl;
   struct asker asker;
   uint8_t message[QUESTION_SIZE];
   size_t length;
@@ -138,9 +145,10 @@ static void reply_with(struct asker *asker, const struct dns_question *question,
                        const struct address *v4, const struct address *v6) {
   struct dns_reply reply = {.code = DNS_OK};
   if (question->type == DNS_TYPE_A || question->type == DNS_TYPE_ANY)
-    reply.address = v4; /* "any" is content with one (RFC 8482) */
+    reply.addresses = v4; /* "any" is content with one (RFC 8482) */
   else if (question->type == DNS_TYPE_AAAA)
-    reply.address = v6;
+    reply.addresses = v6;
+  reply.address_count = reply.addresses ? 1 : 0;
   send_reply(asker, question, &reply); /* other types: the name is there, but has none of it */
 }
 
@@ -180,16 +188,18 @@ static void reply_code(struct asker *asker, const struct dns_question *question,
   send_reply(asker, question, &(struct dns_reply){.code = code});
 }
 
-static void reply_denied(struct asker *asker, const struct dns_question *question,
-                         const struct host_rule *rule) {
+static void reply_refused(struct asker *asker, const struct dns_question *question,
+                          const char *reason) {
   asker->relay->input->ledger->denied_questions++;
   note_missing(asker->relay, question->name);
-  relay_note_denied(
-      asker->relay,
-      &(struct refusal){.host = question->name,
-                        .reason = rule ? rule->written
-                                       : "not in network.allow: the name was not looked up"});
+  relay_note_denied(asker->relay, &(struct refusal){.host = question->name, .reason = reason});
   send_reply(asker, question, &(struct dns_reply){.code = DNS_NO_SUCH_NAME, .blocked = true});
+}
+
+static void reply_denied(struct asker *asker, const struct dns_question *question,
+                         const struct host_rule *rule) {
+  reply_refused(asker, question,
+                rule ? rule->written : "not in network.allow: the name was not looked up");
 }
 
 /* ---- names that nobody can allow ---- */
@@ -258,6 +268,124 @@ void questions_answered(struct relay *relay, const struct link_message *message)
   free_asked(asked);
 }
 
+/* ---- real addresses, for a driver ---- */
+
+/* Whether there is a port at which the packet filter could let it pass. What the guard keeps is not
+ * opened, but a rule that lists it lets it through all the same. */
+static bool may_be_answered(const struct relay *relay, const struct dns_question *question,
+                            const struct address *address, char ret_reason[REASON_SIZE]) {
+  const struct host_rules *rules = relay->input->rules;
+  struct address unmapped = address_unmapped(address);
+  if (unmapped.family != address->family) {
+    snprintf(ret_reason, REASON_SIZE, "leads to an IPv4 address in the form of IPv6");
+    return false; /* a program would use IPv4, which was not asked for */
+  }
+  for (size_t i = 0; i < rules->allow_count; i++) {
+    const struct host_rule *rule = &rules->allow[i];
+    if (rule->kind == HOST_NETWORK && address_within(address, &rule->network, rule->bits) &&
+        guard_allows(rules, question->name, address, rule->first_port, ret_reason))
+      return true;
+  }
+  return guard_allows(rules, question->name, address, 0, ret_reason);
+}
+
+static bool is_of_type(const struct address *address, uint16_t type) {
+  return address->family == 6 ? type == DNS_TYPE_AAAA : type == DNS_TYPE_A || type == DNS_TYPE_ANY;
+}
+
+static void reply_real(struct asked *asked, const struct dns_question *question, bool opened) {
+  struct asker asker = asked->asker;
+  struct dns_reply reply = {.code = opened ? DNS_OK : DNS_SERVER_FAILURE,
+                            .addresses = asked->addresses,
+                            .address_count = opened ? asked->address_count : 0,
+                            .ttl = asked->ttl};
+  send_reply(&asker, question, &reply);
+  free_asked(asked);
+}
+
+static bool ask_to_open(struct asked *asked, uint32_t classes) {
+  struct relay *relay = asked->asker.relay;
+  uint32_t seconds = asked->ttl > OPENING_SHORTEST ? asked->ttl : OPENING_SHORTEST;
+  struct opening opening = {.id = ++relay->last_question,
+                            .classes = classes,
+                            .seconds = seconds + OPENING_GRACE,
+                            .count = (uint32_t)asked->address_count};
+  memcpy(opening.addresses, asked->addresses, sizeof opening.addresses);
+  if (send(relay->openings.fd, &opening, sizeof opening, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
+    return false;
+  asked->id = opening.id;
+  asked->next = relay->opening;
+  relay->opening = asked;
+  return true;
+}
+
+/* Keeps those that are asked for and may be answered. False: there were some, and none may be. */
+static bool choose_addresses(struct asked *asked, const struct dns_question *question,
+                             const struct resolved *resolved, char ret_reason[REASON_SIZE]) {
+  size_t usable = 0;
+  for (size_t i = 0; i < resolved->count; i++) {
+    const struct address *address = &resolved->addresses[i];
+    if (!may_be_answered(asked->asker.relay, question, address, ret_reason))
+      continue;
+    usable++;
+    if (is_of_type(address, question->type))
+      asked->addresses[asked->address_count++] = *address;
+  }
+  return usable > 0 || resolved->count == 0;
+}
+
+/* What becomes of the connections is not known here; that the name was found is. */
+static void note_found(struct relay *relay, const char *name) {
+  struct host_decision decision = host_rules_name(relay->input->rules, name, 0);
+  struct ledger_line *line =
+      ledger_find(relay->input->ledger, name, 0, true,
+                  decision.rule ? decision.rule->written : "network.mode: full");
+  if (line)
+    line->connections++;
+}
+
+/* The packet filter knows the addresses before the workload does. */
+static void answer_real(struct asked *asked, const struct dns_question *question,
+                        const struct resolved *resolved) {
+  struct relay *relay = asked->asker.relay;
+  struct asker asker = asked->asker;
+  char reason[REASON_SIZE] = "";
+  if (!choose_addresses(asked, question, resolved, reason)) {
+    reply_refused(&asker, question, reason);
+    free_asked(asked);
+    return;
+  }
+  uint32_t classes = port_classes_of(&relay->classes, relay->input->rules, question->name);
+  note_found(relay, question->name);
+  asked->ttl = resolved->ttl < OPENING_TTL_MOST ? resolved->ttl : OPENING_TTL_MOST;
+  if (asked->address_count == 0 || classes == 0)
+    reply_real(asked, question, true);
+  else if (!ask_to_open(asked, classes))
+    reply_real(asked, question, false);
+}
+
+static struct asked *unlink_opening(struct relay *relay, uint32_t id) {
+  struct asked **link = &relay->opening;
+  while (*link && (*link)->id != id)
+    link = &(*link)->next;
+  struct asked *asked = *link;
+  if (asked)
+    *link = asked->next;
+  return asked;
+}
+
+void questions_opened(struct relay *relay, uint32_t id, bool done) {
+  struct asked *asked = unlink_opening(relay, id);
+  struct dns_question question;
+  if (!asked)
+    return; /* whoever asked has gone */
+  struct flow *flow = asked->asker.flow;
+  (void)dns_read(asked->message, asked->length, &question); /* it was read before */
+  reply_real(asked, &question, done);
+  if (flow)
+    questions_read_stream(flow);
+}
+
 /* ---- looking outside ---- */
 
 static void on_resolved(void *context, const struct resolved *resolved) {
@@ -265,6 +393,12 @@ static void on_resolved(void *context, const struct resolved *resolved) {
   struct asker asker = asked->asker;
   struct dns_question question;
   (void)dns_read(asked->message, asked->length, &question); /* it was read before */
+  if (resolved->status == RESOLVE_OK && asker.relay->openings.fd >= 0) {
+    answer_real(asked, &question, resolved);
+    if (asker.flow && !asker.flow->asked)
+      questions_read_stream(asker.flow);
+    return;
+  }
   static const enum dns_code codes[] = {[RESOLVE_NO_SUCH_NAME] = DNS_NO_SUCH_NAME,
                                         [RESOLVE_NO_ADDRESS] = DNS_OK, /* and nothing with it */
                                         [RESOLVE_FAILED] = DNS_SERVER_FAILURE};
@@ -295,6 +429,8 @@ static void look_outside(struct asker *asker, const struct dns_question *questio
 
 void questions_forget(struct flow *flow) {
   resolver_withdraw(flow->relay->resolver, flow->asked);
+  if (flow->asked->id)
+    (void)unlink_opening(flow->relay, flow->asked->id);
   free_asked(flow->asked);
 }
 

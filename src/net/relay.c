@@ -14,6 +14,7 @@
 #include "core/cleanup.h"
 #include "core/file.h"
 #include "net/confine.h"
+#include "net/drivers/openings.h"
 #include "net/flow.h"
 #include "net/proxy-http.h"
 
@@ -141,6 +142,33 @@ static void on_line(struct watch *watch, uint32_t events) {
   }
 }
 
+/* ---- a driver's minder ---- */
+
+static void on_opened(struct watch *watch, uint32_t events) {
+  struct relay *relay = the_relay;
+  struct opened opened;
+  (void)events;
+  for (;;) {
+    ssize_t got = recv(watch->fd, &opened, sizeof opened, MSG_DONTWAIT);
+    if (got < 0 && (errno == EAGAIN || errno == EINTR))
+      return;
+    if (got != sizeof opened) {
+      relay->loop.over = true; /* nothing can be opened any more */
+      return;
+    }
+    questions_opened(relay, opened.id, opened.done);
+  }
+}
+
+static int watch_openings(struct relay *relay) {
+  relay->openings = (struct watch){.fd = relay->input->openings, .ready = on_opened};
+  if (relay->openings.fd < 0)
+    return 0;
+  if (port_classes_new(relay->input->rules, &relay->classes) < 0)
+    return -E2BIG;
+  return loop_add_level(&relay->loop, &relay->openings, EPOLLIN);
+}
+
 /* ---- housekeeping ---- */
 
 void relay_free_dead(struct relay *relay) {
@@ -214,9 +242,10 @@ static void ignore_signals(void) {
 }
 
 static void leave_monitor(const struct relay_input *input) {
-  int kept[INSIDE_SOCKETS + 1];
+  int kept[INSIDE_SOCKETS + 2];
   memcpy(kept, input->sockets, sizeof input->sockets);
   kept[INSIDE_SOCKETS] = input->line;
+  kept[INSIDE_SOCKETS + 1] = input->openings;
   fd_close_others(kept, ARRAY_SIZE(kept));
   _cleanup_close_ int null = open("/dev/null", O_RDWR | O_CLOEXEC);
   for (int fd = 0; null >= 0 && fd < 3; fd++)
@@ -246,7 +275,7 @@ void relay_main(const struct relay_input *input) {
   relay.names = names_new();
   relay.resolver = resolver_new(&relay.loop);
   if (!relay.resolver || loop_add_level(&relay.loop, &relay.line, EPOLLIN) < 0 ||
-      relay_confine() < 0 || watch_sockets(&relay) < 0)
+      watch_openings(&relay) < 0 || relay_confine() < 0 || watch_sockets(&relay) < 0)
     return; /* the monitor sees the end of the line */
   struct link_message ready = {.kind = LINK_READY};
   (void)send(input->line, &ready, sizeof ready, MSG_NOSIGNAL);

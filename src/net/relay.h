@@ -16,6 +16,8 @@ struct relay_input {
   struct ledger *ledger;
   const char *hostname; /* the session's own */
   bool may_ask;         /* dynamic mode */
+  int openings;         /* with a driver: answers are real addresses, and its minder opens them when
+                           it is asked here; else -1 */
 };
 
 /* Works until the monitor's end of the line is closed; then returns. */

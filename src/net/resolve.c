@@ -206,6 +206,8 @@ static void collect(const struct ares_addrinfo *info, struct resolved *resolved)
     memcpy(&storage, node->ai_addr, (size_t)node->ai_addrlen);
     uint16_t ignored;
     resolved->addresses[resolved->count++] = address_from_sockaddr(&storage, &ignored);
+    if (node->ai_ttl > 0 && (resolved->ttl == 0 || (uint32_t)node->ai_ttl < resolved->ttl))
+      resolved->ttl = (uint32_t)node->ai_ttl;
   }
 }
 

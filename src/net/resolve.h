@@ -13,6 +13,7 @@ struct resolved {
   enum resolve_status status;
   struct address addresses[RESOLVE_LIMIT];
   size_t count;
+  uint32_t ttl; /* in seconds, the shortest of them; 0: unknown */
 };
 
 typedef void resolve_callback(void *context, const struct resolved *resolved);

@@ -20,7 +20,8 @@ struct network_settings {
   struct upstream upstream;
   bool may_ask;                              /* what no rule names may be asked about */
   const struct net_driver *driver;           /* in place of the relay; NULL: the relay */
-  struct address name_servers[NAME_SERVERS]; /* with a driver: whom programs ask */
+  bool resolves;                             /* with a driver: names are answered by us */
+  struct address name_servers[NAME_SERVERS]; /* with a driver: else, whom programs ask */
   size_t name_server_count;
 };
 

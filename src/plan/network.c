@@ -13,6 +13,7 @@
 #include "core/file.h"
 #include "core/path.h"
 #include "core/text.h"
+#include "net/drivers/classes.h"
 #include "net/drivers/egress.h"
 #include "net/inside.h"
 #include "plan/compile.h"
@@ -32,7 +33,7 @@ static bool is_kept_line(const char *line) {
 }
 
 static void append_name_servers(struct text *text, const struct network_settings *network) {
-  if (!network->driver)
+  if (!network->driver || network->resolves)
     text_append(text,
                 "# made by sandbox: its own resolver answers\nnameserver " RESOLVER_ADDRESS "\n");
   for (size_t i = 0; i < network->name_server_count; i++) {
@@ -72,7 +73,8 @@ static void plan_resolver(struct compiler *compiler) {
   compile_private_object(compiler, "resolv.conf", false, 0644);
   plan->operations[plan->operation_count - 1].text = resolver_text(&plan->network);
   plan_add(plan, OPERATION_PRIVATE_SEALED, path, "resolv.conf", "names are resolved by the %s",
-           plan->network.driver ? "network driver's name servers" : "relay");
+           plan->network.driver && !plan->network.resolves ? "network driver's name servers"
+                                                           : "relay");
 }
 
 static int plan_upstream(struct compiler *compiler, struct sb_error *error) {
@@ -185,9 +187,12 @@ static int plan_driver(struct compiler *compiler, struct sb_error *error) {
   const char *lacking = net_driver_lacks(network->driver);
   if (lacking)
     strv_addf(&compiler->plan->warnings, "network.driver %s: %s", network->driver->name, lacking);
-  find_name_servers(compiler);
-  strv_addf(&compiler->plan->notes, "network: a plain IP stack by %s, filtered by address",
-            network->driver->name);
+  network->resolves = host_rules_have_names(network->rules);
+  if (!network->resolves)
+    find_name_servers(compiler);
+  strv_addf(&compiler->plan->notes, "network: a plain IP stack by %s, filtered by %s",
+            network->driver->name,
+            network->resolves ? "address and by what names lead to" : "address");
   plan_resolver(compiler);
   return 0;
 }

@@ -39,13 +39,18 @@ static void note(struct monitor *monitor, const char *state, const char *problem
 static void fail(struct monitor *monitor, const char *problem) {
   struct driven *driven = &monitor->network.driven;
   driven->failed = true;
-  strncpy(driven->problem, problem, sizeof driven->problem - 1);
+  snprintf(driven->problem, sizeof driven->problem, "%s", problem);
   monitor->over = true;
 }
 
 void driven_start(struct monitor *monitor, int fds[FD_PASS_LIMIT]) {
   _cleanup_error_ struct sb_error error = {0};
   const struct network_settings *network = &monitor->request->plan->network;
+  int ends[2] = {-1, -1};
+  if (network->resolves && socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0) {
+    fail(monitor, strerror(errno));
+    return;
+  }
   struct minder_request request = {
       .driver = network->driver,
       .session_id = monitor->request->session_id,
@@ -54,12 +59,16 @@ void driven_start(struct monitor *monitor, int fds[FD_PASS_LIMIT]) {
                  .name_server_count = network->name_server_count},
       .user_ns = fds[0],
       .net_ns = fds[1],
+      .openings = ends[1],
   };
+  monitor->network.driven.openings = ends[0];
   monitor->network.driven.counters = fds[2];
   monitor->network.driven.rules = fds[3];
   fds[2] = fds[3] = -1;
   if (minder_start(&monitor->network.driven.minder, &request, &error) < 0)
     fail(monitor, error.message);
+  if (ends[1] >= 0)
+    close(ends[1]);
 }
 
 int driven_explain(const struct monitor *monitor, struct sb_error *error) {
@@ -110,6 +119,15 @@ static void handle(struct monitor *monitor, struct minder_message *message) {
     on_gone(monitor, message->text);
     return;
   }
+}
+
+struct pollfd driven_watch(const struct driven *driven) {
+  return (struct pollfd){.fd = driven->minder.line, .events = POLLIN};
+}
+
+void driven_lost_resolver(struct monitor *monitor) {
+  on_gone(monitor, "the resolver has ended");
+  minder_end(&monitor->network.driven.minder);
 }
 
 void driven_read(struct monitor *monitor) {
@@ -170,6 +188,16 @@ static json_t *refusals_to_json(const struct monitor *monitor, const struct driv
   return hosts;
 }
 
+/* What the resolver has to tell comes first: a name says more than an address. */
+static void add_names(const struct ledger *ledger, json_t *object, json_t *refused) {
+  json_t *told = ledger_to_json(ledger);
+  json_object_set(object, "questions", json_object_get(told, "questions"));
+  json_object_set(object, "denied_questions", json_object_get(told, "denied_questions"));
+  json_array_extend(json_object_get(told, "hosts"), refused);
+  json_object_set(object, "hosts", json_object_get(told, "hosts"));
+  json_decref(told);
+}
+
 json_t *driven_to_json(const struct monitor *monitor) {
   const struct driven *driven = &monitor->network.driven;
   struct driver_figures figures;
@@ -188,7 +216,11 @@ json_t *driven_to_json(const struct monitor *monitor) {
   for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
     json_object_set_new(object, rows[i].key,
                         rows[i].value < 0 ? json_null() : json_integer(rows[i].value));
-  json_object_set_new(object, "hosts", hosts);
+  if (monitor->network.ledger)
+    add_names(monitor->network.ledger, object, hosts);
+  else
+    json_object_set(object, "hosts", hosts);
+  json_decref(hosts);
   return object;
 }
 
@@ -214,7 +246,9 @@ void driven_end(struct monitor *monitor) {
   close(driven->counters);
   if (driven->rules >= 0)
     close(driven->rules);
-  driven->counters = driven->rules = -1;
+  if (driven->openings >= 0)
+    close(driven->openings);
+  driven->counters = driven->rules = driven->openings = -1;
   /* The kernel takes its time with what a namespace leaves; nobody should find it afterwards. */
   const struct net_driver *driver = driver_of(monitor);
   if (driver->cut && !driven->gone)

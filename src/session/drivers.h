@@ -16,16 +16,24 @@ struct driven {
   struct minder minder;
   int counters; /* a route socket of the session's network, or -1 */
   int rules;    /* a netfilter socket of it, or -1 */
+  int openings; /* where the resolver will ask the minder to open addresses, or -1 */
   bool ready;   /* it has carried, or could have */
   bool failed;  /* it cannot be had: the session does not start */
   bool gone;
   char problem[DRIVER_PROBLEM];
 };
-#define DRIVEN_NONE ((struct driven){.minder = MINDER_NONE, .counters = -1, .rules = -1})
+#define DRIVEN_NONE                                                                                \
+  ((struct driven){.minder = MINDER_NONE, .counters = -1, .rules = -1, .openings = -1})
 
 /* The session's init has sent its user and network namespace and two sockets of the latter: for
  * routes, for netfilter. */
 void driven_start(struct monitor *monitor, int fds[FD_PASS_LIMIT]);
+
+/* What to poll for. */
+struct pollfd driven_watch(const struct driven *driven);
+
+/* The resolver has ended: without it names open nothing, so the whole network goes. */
+void driven_lost_resolver(struct monitor *monitor);
 
 /* What the minder says. */
 void driven_read(struct monitor *monitor);

@@ -373,6 +373,7 @@ enum {
   WATCH_CHANNEL,
   WATCH_SIGNALS,
   WATCH_NETWORK,
+  WATCH_DRIVER,
   WATCH_LIFELINE,
   WATCH_UPKEEP,
   WATCH_TERMINAL,
@@ -400,6 +401,7 @@ static void look_once(struct monitor *monitor) {
       [WATCH_CHANNEL] = {.fd = monitor->engine.channel, .events = POLLIN},
       [WATCH_SIGNALS] = {.fd = monitor->signals, .events = POLLIN},
       [WATCH_NETWORK] = network_watch(&monitor->network),
+      [WATCH_DRIVER] = driven_watch(&monitor->network.driven),
       [WATCH_LIFELINE] = {.fd = lifeline_of(monitor)},
       [WATCH_UPKEEP] = upkeep_watch(&monitor->upkeep),
   };
@@ -422,6 +424,8 @@ static void look_once(struct monitor *monitor) {
     read_message(monitor);
   if (watched[WATCH_NETWORK].revents)
     network_read(monitor);
+  if (watched[WATCH_DRIVER].revents)
+    driven_read(monitor);
   if (watched[WATCH_LIFELINE].revents)
     lifeline_is_cut(monitor);
   control_dispatch(monitor->control, watched + WATCH_CONTROL, clients);

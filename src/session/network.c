@@ -32,6 +32,7 @@ static _Noreturn void relay_process(struct monitor *monitor, const int *sockets,
       .may_ask = plan->network.may_ask,
       .ledger = monitor->network.ledger,
       .hostname = plan->hostname,
+      .openings = monitor->network.driven.openings,
   };
   memcpy(input.sockets, sockets, sizeof input.sockets);
   relay_main(&input);
@@ -64,6 +65,9 @@ static int start(struct monitor *monitor) {
   }
   network->relay = pid;
   network->line = ends[0];
+  if (network->driven.openings >= 0)
+    close(network->driven.openings);
+  network->driven.openings = -1;
   return 0;
 }
 
@@ -94,6 +98,8 @@ void network_sockets(struct monitor *monitor, const struct message *message,
                      int fds[FD_PASS_LIMIT]) {
   _Static_assert(FD_PASS_LIMIT == INSIDE_GROUP, "one message carries one group");
   struct network *network = &monitor->network;
+  if (monitor->request->plan->network.driver && !monitor->request->plan->network.resolves)
+    return; /* a driver whose rules are about addresses: nobody asks us */
   size_t first = (size_t)message->value;
   bool fits = message->value >= 0 && first % INSIDE_GROUP == 0;
   for (size_t i = 0; fits && i < FD_PASS_LIMIT && first + i < INSIDE_SOCKETS; i++) {
@@ -115,8 +121,8 @@ void network_note_supervisors(struct monitor *monitor) {
 }
 
 struct pollfd network_watch(const struct network *network) {
-  int line = network->line >= 0 ? network->line : network->driven.minder.line;
-  return (struct pollfd){.fd = line >= 0 ? line : network->idle, .events = POLLIN};
+  return (struct pollfd){.fd = network->line >= 0 ? network->line : network->idle,
+                         .events = POLLIN};
 }
 
 json_t *network_to_json(const struct monitor *monitor) {
@@ -244,6 +250,10 @@ static void on_end(struct monitor *monitor) {
     withdraw(monitor, network->questions->id);
   if (network->relay == 0)
     return; /* it was us */
+  if (monitor->request->plan->network.driver) {
+    driven_lost_resolver(monitor);
+    return;
+  }
   monitor_warn(monitor, network->ready ? "the network relay has ended; nothing can be reached from "
                                          "this session any more"
                                        : "the network relay could not be started; nothing can be "
@@ -295,10 +305,6 @@ static bool read_one(struct monitor *monitor) {
 }
 
 void network_read(struct monitor *monitor) {
-  if (monitor->network.driven.minder.line >= 0) {
-    driven_read(monitor);
-    return;
-  }
   if (monitor->network.idle >= 0) {
     start_late(monitor);
     return;
@@ -345,8 +351,8 @@ void network_finish(struct monitor *monitor) {
     withdraw(monitor, network->questions->id);
   if (network->line >= 0)
     close(network->line);
-  if (network->ledger)
-    note_figures(monitor);
+  if (network->ledger && !monitor->request->plan->network.driver)
+    note_figures(monitor); /* a driver's are written down with its own */
   ledger_free(network->ledger);
   bool failed = network->failed;
   struct driven driven = network->driven; /* for the explanation */

@@ -37,10 +37,10 @@ static void check_answer(const struct dns_question *question, const struct dns_r
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t length) {
-  static const struct address v4 = {4, {198, 18, 0, 1}}, v6 = {6, {0xfd}};
+  static const struct address v4 = {4, {198, 18, 0, 1}}, many[DNS_ADDRESSES] = {[0 ... DNS_ADDRESSES - 1] = {6, {0xfd}}};
   static const struct dns_reply replies[] = {
-      {.code = DNS_OK, .address = &v4},
-      {.code = DNS_OK, .address = &v6},
+      {.code = DNS_OK, .addresses = &v4, .address_count = 1},
+      {.code = DNS_OK, .addresses = many, .address_count = DNS_ADDRESSES, .ttl = ~0u},
       {.code = DNS_OK, .pointer = LABEL LABEL LABEL LABEL "b"}, /* 253: none is longer */
       {.code = DNS_NO_SUCH_NAME, .blocked = true},
       {.code = DNS_FORMAT_ERROR},

@@ -6,6 +6,7 @@ Ends when its standard input does."""
 
 import argparse
 import http.server
+import ipaddress
 import json
 import socket
 import socketserver
@@ -56,18 +57,29 @@ class Names:
         if name.startswith("silent."):
             return None
         addresses = self.zone.get(name)
-        if name == "rebind.test":  # a good address first, then one inside
+        if name.startswith("rebind"):  # a good address first, then one inside
             addresses = ["127.0.0.1"] if name in self.rebound else addresses
             if kind == 1:
                 self.rebound.add(name)
+        if name.endswith(".flood.test"):  # 7.flood.test: an address for each number
+            addresses = [str(ipaddress.ip_address("11.0.0.0") + int(name.split(".")[0]))]
         records = b""
         count = 0
+        owner = b"\xc0\x0c"
+        while addresses and addresses[0].startswith("=") and count < 8:
+            target = addresses[0][1:]
+            packed = b"".join(bytes([len(part)]) + part.encode() for part in target.split(".")) + b"\0"
+            records += owner + struct.pack("!HHIH", 5, 1, 1, len(packed)) + packed
+            count += 1
+            owner, addresses = packed, self.zone.get(target)
         for address in addresses or ():
+            if address.startswith("="):
+                continue
             family = socket.AF_INET6 if ":" in address else socket.AF_INET
             if kind != (28 if family == socket.AF_INET6 else 1):
                 continue
             packed = socket.inet_pton(family, address)
-            records += b"\xc0\x0c" + struct.pack("!HHIH", kind, 1, 1, len(packed)) + packed
+            records += owner + struct.pack("!HHIH", kind, 1, 1, len(packed)) + packed
             count += 1
         code = 3 if addresses is None else 0
         return message[:2] + struct.pack("!HHHHH", 0x8180 | code, 1, count, 0, 0) + question + records

@@ -1,6 +1,7 @@
-"""network.driver: a plain IP stack in place of the relay, with the same rules about addresses. Every
+"""network.driver: a plain IP stack in place of the relay, with the same rules. Every
 refusal has a control: the same request outside, or of something that is allowed."""
 
+import ast
 import contextlib
 import json
 import os
@@ -258,6 +259,221 @@ def test_published_port(routed, driver):
         process.stdout.close()
 
 
+# ---- names ----
+
+
+@pytest.mark.works
+def test_names(routed, driver):
+    """Streams and datagrams; what was not asked for, and what may not be, stays closed."""
+    never = f"never-{driver}-{routed.identity.name}.test"
+    script = f"never = '{never}'\n" + """
+import socket, urllib.request
+def reach(address, port=80):
+    try:
+        socket.create_connection((address, port), 5).close(); return 'reached'
+    except OSError as error:
+        return type(error).__name__
+print(reach('203.0.113.10'))
+print(urllib.request.urlopen('http://good.test/', timeout=5).status)
+print(reach('203.0.113.10'), reach('good.test', 8080), reach('203.0.113.11'), reach(never))
+print(reach('www.good.test', 8080))
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.settimeout(5)
+s.sendto(b'x' * 3000, ('www.good.test', 7)); print(len(s.recv(9000)))
+print(socket.gethostbyname('db'))
+"""
+    result = routed.run(["python3", "-c", script],
+                        options=[*by(driver, "good.test:80", "*.good.test", "db.corp.test"),
+                                 "--json"])
+    said = json.loads(result.stdout)
+    assert said["stdout"].split() == [
+        "ConnectionRefusedError", "200", "reached", "ConnectionRefusedError",
+        "ConnectionRefusedError", "gaierror", "reached", "3005", "203.0.113.10"], said
+    hosts = {(line["host"], line["port"]): line for line in said["network"]["hosts"]}
+    assert hosts["good.test", 0]["decision"] == "allow"
+    assert hosts["good.test", 0]["reason"] == "network.allow: good.test:80"
+    assert hosts[never, 0]["decision"] == "deny"
+    assert hosts["203.0.113.11", 80]["decision"] == "deny"
+    assert ("www.good.test", 0) in hosts and said["network"]["denied_questions"] > 0
+    assert routed.internet.was_asked("www.good.test") and not routed.internet.was_asked(never)
+
+
+def found(net, driver, names, hosts, policy=None, more=()):
+    """What a session finds for each name, by the C library."""
+    script = ("import socket, sys\n"
+              "for name in sys.argv[1:]:\n"
+              "    try:\n"
+              "        all = {item[4][0] for item in socket.getaddrinfo(name, 80)}\n"
+              "    except OSError:\n"
+              "        all = []\n"
+              "    print(name, *sorted(all))\n")
+    options = [*by(driver, *hosts), *more]
+    if policy:
+        options += ["--policy", net.identity.file(net.home("more.yaml"), policy)]
+    result = net.run(["python3", "-c", script, *names], options=options)
+    lines = [line.split() for line in result.stdout.splitlines()]
+    assert [line[0] for line in lines] == names, result
+    return {line[0]: line[1:] for line in lines}, result
+
+
+INWARD = ["loopback.test", "loopback6.test", "mapped.test", "metadata.test", "private.test",
+          "own.test", "ec2v6.test", "gateway.test", "inward.test"]
+
+
+@pytest.mark.escape
+@only(("slirp4netns", "user"), ("pasta", "root"), ("veth", "root"))
+def test_names_that_lead_inside(routed, driver):
+    names = [*INWARD, "mixed.test", "circle.test", "alias.test", "middle.test", "evilgood.test"]
+    answers, result = found(routed, driver, names,
+                            [*INWARD, "mixed.test", "alias.test", "circle.test", "*.good.test"],
+                            more=["--summary"])
+    assert answers.pop("mixed.test") == ["203.0.113.10"] == answers.pop("alias.test")
+    assert not any(answers.values()), answers
+    assert "denied: private.test (leads to 10.1.2.3: a private network" in result.stderr, result
+    listed_too, _ = found(routed, driver, ["private.test"], ["private.test", "10.1.2.3:80"])
+    assert listed_too == {"private.test": ["10.1.2.3"]}
+    said = attempts(routed, driver, ["http://private.test/", "http://private.test:8080/"],
+                    ["private.test", "10.1.2.3:80"])
+    assert list(said.values()) == ["0", "7"], said
+
+
+@pytest.mark.escape
+@only(("slirp4netns", "user"), ("pasta", "user"), ("veth", "root"))
+def test_denied_names(routed, driver):
+    urls = ["http://good.test/", "http://www.good.test/", "http://good.test:8080/",
+            "http://db.corp.test/"]
+    policy = "version: 1\nnetwork: {deny: [www.good.test, '*.corp.test', 'good.test:8000-9000']}\n"
+    said = attempts(routed, driver, urls, ["good.test", "*.good.test", "*.test"], policy)
+    assert [said[url] for url in urls] == ["0", "6", "7", "6"], said
+    policy = "version: 1\nnetwork: {deny: [www.good.test]}\n"  # mode full
+    said = attempts(routed, driver, urls, policy=policy)
+    assert [said[url] for url in urls] == ["0", "6", "0", "0"], said
+
+
+ASK = """
+import socket, struct
+def ask(server, name, by=socket.SOCK_DGRAM, kind=1):
+    packed = b''.join(bytes([len(part)]) + part.encode() for part in name.split('.')) + b'\\0'
+    query = struct.pack('!HHHHHH', 7, 0x100, 1, 0, 0, 0) + packed + struct.pack('!HH', kind, 1)
+    s = socket.socket(socket.AF_INET, by); s.settimeout(5)
+    try:
+        s.connect((server, 53))
+        s.sendall(query if by == socket.SOCK_DGRAM else struct.pack('!H', len(query)) + query)
+        answer = s.recv(2000)
+        if by == socket.SOCK_STREAM:
+            while len(answer) < 2 or len(answer) < 2 + struct.unpack('!H', answer[:2])[0]:
+                answer += s.recv(2000)
+            answer = answer[2:]
+        return 'code %d answers %d' % (answer[3] & 15, answer[7])
+    except OSError as error:
+        return type(error).__name__
+"""
+
+
+@pytest.mark.escape
+@only(("slirp4netns", "root"), ("pasta", "user"), ("veth", "root"))
+def test_other_resolvers(routed, driver):
+    """A program may ask whom it wants, but only we answer, in the other modes, too."""
+    script = ASK + """
+for server in ('203.0.113.53', '127.0.0.53', '10.0.2.3'):
+    print(ask(server, 'good.test'), ask(server, 'other.test'), sep=', ')
+print(ask('127.0.0.53', 'good.test', socket.SOCK_STREAM))
+print(ask('203.0.113.53', 'good.test', socket.SOCK_STREAM))
+print(ask('127.0.0.53', 'good.test', kind=16))
+"""
+    outside = routed.plain(["python3", "-c", ASK + "print(ask('203.0.113.53', 'other.test'))"])
+    assert outside.stdout == "code 0 answers 1\n", "control"
+    deny = routed.identity.file(routed.home("deny.yaml"),
+                                "version: 1\nnetwork: {deny: [other.test]}\n")
+    for options in (by(driver, "good.test"), [*by(driver), "--policy", deny]):
+        result = routed.run(["python3", "-c", script], options=options)
+        no = "ConnectionRefusedError"
+        refused_way = result.stdout.splitlines()[0].split(", ")[0]
+        assert refused_way in (no, "PermissionError", "OSError"), result
+        assert result.stdout.splitlines() == [
+            f"{refused_way}, {refused_way}", "code 0 answers 1, code 3 answers 0",
+            f"{refused_way}, {refused_way}", "code 0 answers 1", no, "code 0 answers 0"], result
+
+
+@pytest.mark.escape
+@only(("slirp4netns", "user"))
+def test_rebinding_name(routed, driver):
+    script = ("getent ahostsv4 rebind-driver.test | head -1; sleep 3.2; "  # it is remembered for 3 s
+              "getent ahostsv4 rebind-driver.test | head -1; echo end")
+    result = routed.run(["sh", "-c", script], options=by(driver, "rebind-driver.test"))
+    assert [line.split()[0] for line in result.stdout.splitlines()] == ["203.0.113.10", "end"]
+
+
+def session_net(pid):
+    """The session's network namespace, by a process in it."""
+    ours = os.readlink("/proc/self/ns/net")
+    for below in descendants(pid):
+        with contextlib.suppress(OSError):
+            if os.readlink(f"/proc/{below}/ns/net") != ours:
+                return ["nsenter", f"--net=/proc/{below}/ns/net"]
+    raise AssertionError("no process inside")
+
+
+def descendants(pid):
+    for child in children(pid):
+        yield child
+        yield from descendants(child)
+
+
+@pytest.mark.escape
+@only(("pasta", "user"), ("slirp4netns", "root"), ("veth", "root"))
+def test_time_of_a_name(routed, driver):
+    """An address is open as long as the answer may be kept; who is connected then goes on."""
+    script = """
+import socket, sys
+s = socket.create_connection(('good.test', 7), 5)
+def say(text): print(text, flush=True); sys.stdin.readline()
+say('open')
+s.sendall(b'x'); say(s.recv(1))
+try:
+    socket.create_connection(('203.0.113.10', 7), 5); print('reached')
+except ConnectionRefusedError:
+    print('refused')
+say(socket.create_connection(('good.test', 7), 5).getpeername()[0])
+"""
+    process = routed.start(["python3", "-c", script], options=by(driver, "good.test:7"), text=True,
+                           stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    def read():
+        process.stdin.write("\n")
+        process.stdin.flush()
+        return process.stdout.readline().strip()
+
+    try:
+        assert process.stdout.readline() == "open\n"
+        enter = session_net(process.pid)
+        told = subprocess.run([*enter, "nft", "-j", "list", "set", "inet", "sandbox", "named4_0"],
+                              capture_output=True, text=True, check=True).stdout
+        element = json.loads(told)["nftables"][1]["set"]["elem"][0]["elem"]
+        assert element["val"] == "203.0.113.10" and 120 <= element["timeout"] <= 330, told
+        subprocess.run([*enter, "nft", "flush", "set", "inet", "sandbox", "named4_0"], check=True)
+        assert [read(), read(), read()] == ["b'x'", "refused", "203.0.113.10"]
+        process.stdin.close()
+        assert process.wait(10) == 0
+    finally:
+        process.stdout.close()
+
+
+@pytest.mark.skipif(not os.environ.get("SANDBOX_TEST_LONG"), reason="SANDBOX_TEST_LONG is not set")
+@only(("pasta", "user"), ("veth", "root"))
+def test_flood_of_names(routed, driver):
+    """The sets are bounded: then nothing more is found, and nothing else is open."""
+    script = ASK + """
+codes = {}
+for number in range(4400):
+    code = ask('127.0.0.53', '%d.flood.test' % number)
+    codes[code] = codes.get(code, 0) + 1
+print(codes)
+"""
+    result = routed.run(["python3", "-c", script], options=by(driver, "*.flood.test"))
+    codes = ast.literal_eval(result.stdout)
+    assert codes == {"code 0 answers 1": 4096, "code 2 answers 0": 304}, codes
+
+
 # ---- what is told ----
 
 
@@ -383,11 +599,20 @@ def test_doctor_tries_them(routed):
 # ---- ends ----
 
 
+def state_of(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as stat:
+            return stat.read().rpartition(")")[2].split()[0]
+    except OSError:
+        return "X"
+
+
 def minder_of(pid):
     for _ in range(1000):
-        found = [child for child in children(pid) if name_of(child) == "sandbox-net"]
-        if found and children(found[0]):
-            return found[0]
+        with contextlib.suppress(FileNotFoundError):  # one that has ended since it was listed
+            found = [child for child in children(pid) if name_of(child) == "sandbox-net"]
+            if found and children(found[0]):
+                return found[0]
         time.sleep(0.01)
     raise AssertionError("no minder")
 
@@ -445,15 +670,46 @@ def test_driver_killed(routed, driver, shell, victim):
     assert states == ["started", "ended"], audit
 
 
-@pytest.mark.parametrize("when", ["while it starts", "at work"])
+@pytest.mark.parametrize("victim", ["resolver", "minder"])
+@only(("slirp4netns", "user"), ("pasta", "root"), ("veth", "root"))
+def test_resolver_killed(routed, driver, victim):
+    """Without it nothing is opened, and what was open is closed."""
+    script = ("exec 2>&1; curl -s -m 3 -o /dev/null http://good.test/; echo $?; read line; "
+              "for host in good.test 203.0.113.10; do curl -s -m 3 -o /dev/null $host; echo $?; done")
+    process = routed.start(["sh", "-c", script], options=by(driver, "good.test"), text=True,
+                           stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    try:
+        assert process.stdout.readline() == "0\n"
+        minder = minder_of(process.pid)
+        resolver = next(pid for pid in children(process.pid) if name_of(pid) == "sandbox-relay")
+        os.kill(minder if victim == "minder" else resolver, signal.SIGKILL)
+        wait_until(lambda: state_of(minder) in "ZX" and state_of(resolver) in "ZX")
+        process.stdin.write("\n")
+        process.stdin.close()
+        assert process.stdout.readline() == "6\n"
+        assert process.stdout.readline() in ("7\n", "28\n")
+        assert process.wait(10) == 0
+        said = process.stderr.read()
+        assert said.count("has ended; nothing can be reached") == 1, said
+    finally:
+        process.stdout.close()
+        process.stderr.close()
+
+
+@pytest.mark.parametrize("when", ["while it starts", "at work", "with names"])
 def test_monitor_killed(routed, driver, when):
-    process = routed.start(["sleep", "60"], options=by(driver))
+    hosts = ["good.test"] if when == "with names" else []
+    script = "getent hosts good.test; sleep 60"
+    process = routed.start(["sh", "-c", script], options=by(driver, *hosts), stdout=subprocess.PIPE)
     if when == "at work":
         minder_of(process.pid)
+    elif when == "with names":
+        assert process.stdout.readline()
     elif when == "while it starts":
         time.sleep(0.05)
     os.kill(process.pid, signal.SIGKILL)
     process.wait(5)
+    process.stdout.close()
     routed.plain([routed.world.command, "ps"])  # tidies up; what else is left, the fixtures find
 
 
@@ -470,12 +726,14 @@ def refused(net, options, *words, env=None):
 
 
 @only(("pasta", "root"), ("slirp4netns", "user"))
-def test_names_are_refused(routed, driver):
-    refused(routed, by(driver, "good.test"), "network.allow: good.test", "network.driver: auto")
-    refused(routed, by(driver, "*.good.test:443"), "network.allow: *.good.test:443", "auto")
+def test_names_that_cannot_be_kept(routed, driver):
     policy = routed.identity.file(routed.home("deny.yaml"),
-                                  "version: 1\nnetwork: {deny: [bad.test]}\n")
-    refused(routed, [*by(driver), "--policy", policy], "network.deny: bad.test", "auto")
+                                  "version: 1\nnetwork: {deny: ['bad.test:25']}\n")
+    for hosts in ([], ["*", "good.test"]):
+        refused(routed, [*by(driver, *hosts), "--policy", policy], "bad.test:25", "without a port",
+                "auto")
+    many = [f"good.test:{port}" for port in range(100, 200, 2)]
+    refused(routed, by(driver, *many), "ranges of ports", "auto")
 
 
 @only(("veth", "root"), ("slirp4netns", "user"))

@@ -34,7 +34,12 @@ ZONE = {
     "gateway.test": ["192.168.65.7"],
     "own.test": ["203.0.113.1"],
     "mixed.test": ["10.1.2.3", "203.0.113.10"],
-    "rebind.test": ["203.0.113.10"],
+    "rebind.test": ["203.0.113.10"],  # so do others that begin like this; see servers.py
+    "rebind-driver.test": ["203.0.113.10"],
+    "alias.test": ["=middle.test"],  # another name for it
+    "middle.test": ["=db.corp.test"],
+    "circle.test": ["=circle.test"],
+    "inward.test": ["=private.test"],
     "dead.test": ["203.0.113.99"],
     "empty.test": [],  # it exists, with other data than addresses
     "db.corp.test": ["203.0.113.10"],

@@ -8,6 +8,7 @@
 #include "core/alloc.h"
 #include "core/cleanup.h"
 #include "core/strv.h"
+#include "net/drivers/classes.h"
 #include "net/drivers/driver.h"
 #include "net/drivers/egress.h"
 #include "net/guard.h"
@@ -107,23 +108,111 @@ static void test_guarded(void **state) {
   }
 }
 
-static void test_names_are_refused(void **state) {
+/* A rule about a name is no rule about packets: alone it would match all of them. */
+static void test_names(void **state) {
+  (void)state;
+  _cleanup_free_ char *text = egress_of("*.example.org:443", "example.org", false);
+  assert_order(text, (const char *const[]){"ip daddr @own4 goto refuse",
+                                           "ct state established ct mark 1 accept",
+                                           "ip daddr @named4_0 meta l4proto { tcp, udp } th dport "
+                                           "443-443 ct mark set 1 accept",
+                                           "ip6 daddr @named6_0 meta l4proto",
+                                           "th dport 53 goto refuse\n\t\tgoto refuse\n", NULL});
+  assert_null(strstr(text, "\t\taccept"));
+  assert_null(strstr(text, "\t\tmeta l4proto { tcp, udp } th dport 443"));
+  _cleanup_free_ char *full = egress_of(NULL, "example.org", true);
+  assert_order(full, (const char *const[]){"@own6 goto refuse",
+                                           "th dport 53 goto refuse\n\t\taccept\n", NULL});
+  assert_null(strstr(full, "named"));
+}
+
+static void test_names_that_cannot_be_kept(void **state) {
   (void)state;
   static const struct {
     const char *allow, *deny;
+    bool everything;
     int result;
   } rows[] = {
-      {"example.org", NULL, -1}, {"*.example.org:443", NULL, -1},
-      {NULL, "example.org", -1}, {"10.0.0.0/8:1-2", "*", 0},
-      {"*", "::/0", 0},          {NULL, NULL, 0},
+      {"example.org", NULL, false, 0},
+      {"*.example.org:443", NULL, false, 0},
+      {NULL, "example.org", true, 0},
+      {NULL, "example.org:25", true, -1},
+      {"*", "*.example.org:25", false, -1},
+      {"*", "*:25", false, 0},
+      {"*.org", "example.org:25", false, 0},
+      {"10.0.0.0/8:1-2", "*", false, 0},
+      {"*", "::/0", false, 0},
+      {NULL, NULL, false, 0},
   };
   for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
     _cleanup_error_ struct sb_error error = {0};
-    struct host_rules *rules = rules_of(rows[i].allow, rows[i].deny, false);
+    struct host_rules *rules = rules_of(rows[i].allow, rows[i].deny, rows[i].everything);
     assert_int_equal(egress_check(rules, "pasta", &error), rows[i].result);
     assert_true(rows[i].result == 0 || strstr(error.hint, "auto"));
     host_rules_free(rules);
   }
+}
+
+/* ---- classes of ports ---- */
+
+static struct host_rules *rules_of_lists(const char *const *allow, const char *const *deny) {
+  _cleanup_strv_ struct strv allowed = {0}, denied = {0};
+  for (; *allow; allow++)
+    strv_add(&allowed, *allow);
+  for (; *deny; deny++)
+    strv_add(&denied, *deny);
+  struct host_rules *rules;
+  _cleanup_error_ struct sb_error error = {0};
+  assert_int_equal(host_rules_new(&allowed, &denied, false, &rules, &error), 0);
+  return rules;
+}
+
+/* What each port is decided for a name, by its classes and by its rules. */
+static void assert_same(const struct host_rules *rules, const struct port_classes *classes,
+                        const char *name) {
+  uint32_t bits = port_classes_of(classes, rules, name);
+  for (unsigned port = 1; port <= UINT16_MAX; port++) {
+    bool open = false;
+    for (size_t i = 0; i < classes->count; i++)
+      open |= (bits & UINT32_C(1) << i) && port >= classes->items[i].first &&
+              port <= classes->items[i].last;
+    bool allowed = host_rules_name(rules, name, (uint16_t)port).verdict == HOST_ALLOWED;
+    if (open != allowed)
+      fail_msg("%s:%u is %s", name, port, open ? "open" : "closed");
+  }
+}
+
+static void test_classes(void **state) {
+  (void)state;
+  struct host_rules *rules = rules_of_lists(
+      (const char *const[]){"a.test", "b.test:443", "*.c.test:80-90", "c.test:85-65535", "*.d.test",
+                            "e.test:1-100", "e.test:101-65535", NULL},
+      (const char *const[]){"x.c.test:82", "*.no.d.test", "mail.d.test:25", NULL});
+  struct port_classes classes;
+  assert_int_equal(port_classes_new(rules, &classes), 0);
+  static const char *const names[] = {
+      "a.test", "b.test", "c.test", "x.c.test",    "y.c.test", "w.d.test", "mail.d.test",
+      "d.test", "e.test", "f.test", "x.no.d.test", "ac.test",  "a.a.test"};
+  for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+    assert_same(rules, &classes, names[i]);
+  assert_int_equal(port_classes_of(&classes, rules, "a.test"), 1); /* and what has no ports */
+  assert_int_equal(port_classes_of(&classes, rules, "e.test") & 1, 0);
+  assert_int_equal(port_classes_of(&classes, rules, "f.test"), 0);
+  host_rules_free(rules);
+}
+
+static void test_too_many_classes(void **state) {
+  (void)state;
+  char texts[40][32];
+  const char *allow[41] = {NULL};
+  struct port_classes classes;
+  for (unsigned i = 0; i < 40; i++) {
+    snprintf(texts[i], sizeof texts[i], "a.test:%u", 100 + 2 * i);
+    allow[i] = texts[i];
+  }
+  struct host_rules *rules = rules_of_lists(allow, (const char *const[]){NULL});
+  assert_int_equal(port_classes_new(rules, &classes), -1);
+  host_rules_free(rules);
 }
 
 static void test_table(void **state) {
@@ -161,7 +250,8 @@ static void test_nft_takes_them(void **state) {
               {"*", "*:25", true},
               {"10.1.0.0/16:5432", "10.1.2.3", false},
               {"[2001:db8::]/32:1-1024", "::/0", false},
-              {"0.0.0.0/0", NULL, true}};
+              {"0.0.0.0/0", NULL, true},
+              {"*.example.org:443", "example.org:25", false}};
   for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
     _cleanup_free_ char *text = egress_of(rows[i].allow, rows[i].deny, rows[i].everything);
     check_by_nft(text);
@@ -174,13 +264,11 @@ static void test_nft_takes_them(void **state) {
 }
 
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_order),
-    cmocka_unit_test(test_filtered),
-    cmocka_unit_test(test_whole_families),
-    cmocka_unit_test(test_guarded),
-    cmocka_unit_test(test_names_are_refused),
-    cmocka_unit_test(test_table),
-    cmocka_unit_test(test_nft_takes_them),
+    cmocka_unit_test(test_order),          cmocka_unit_test(test_filtered),
+    cmocka_unit_test(test_whole_families), cmocka_unit_test(test_guarded),
+    cmocka_unit_test(test_names),          cmocka_unit_test(test_names_that_cannot_be_kept),
+    cmocka_unit_test(test_classes),        cmocka_unit_test(test_too_many_classes),
+    cmocka_unit_test(test_table),          cmocka_unit_test(test_nft_takes_them),
 };
 
 UNIT_MAIN(tests)

@@ -6,29 +6,51 @@
 #include "core/alloc.h"
 #include "core/cleanup.h"
 #include "core/text.h"
+#include "net/drivers/classes.h"
 #include "net/guard.h"
 
 #define TABLE "inet " EGRESS_TABLE
+#define MARK  "1"
 /* Neighbours of IPv6 are found by messages; without them there is no IPv6. Programs cannot send
  * them: that takes a raw socket. */
 #define NEIGHBOURS                                                                                 \
   "\t\ticmpv6 type { nd-neighbor-solicit, nd-neighbor-advert, nd-router-solicit, "                 \
   "nd-router-advert } accept\n"
 
-int egress_check(const struct host_rules *rules, const char *driver, struct sb_error *error) {
-  for (size_t i = 0; i < rules->deny_count + rules->allow_count; i++) {
-    bool deny = i < rules->deny_count;
-    const struct host_rule *rule = deny ? &rules->deny[i] : &rules->allow[i - rules->deny_count];
-    if (rule->kind != HOST_EXACT && rule->kind != HOST_BELOW)
+static bool all_ports(const struct host_rule *rule) {
+  return rule->first_port == 1 && rule->last_port == 65535;
+}
+
+/* Where every address is open, a name can be kept from being found, but none of its ports closed.
+ */
+static int check_denied(const struct host_rules *rules, const char *driver,
+                        struct sb_error *error) {
+  bool open = rules->everything;
+  for (size_t i = 0; i < rules->allow_count; i++)
+    open |= rules->allow[i].kind == HOST_ANY;
+  for (size_t i = 0; open && i < rules->deny_count; i++) {
+    const struct host_rule *rule = &rules->deny[i];
+    if ((rule->kind != HOST_EXACT && rule->kind != HOST_BELOW) || all_ports(rule))
       continue;
     sb_fail(error, SB_CODE_UNSUPPORTED, 0,
-            "%s: network.driver %s gives a plain IP stack, which "
-            "knows addresses only",
+            "%s: network.driver %s gives a plain IP stack, which cannot close a port of a name "
+            "where all addresses are allowed",
             rule->written, driver);
-    return sb_hint(error, "list the address (ADDRESS/BITS:PORT), or use network.driver: auto, "
-                          "which filters by name");
+    return sb_hint(error, "deny the name without a port, or list what is allowed, or use "
+                          "network.driver: auto");
   }
   return 0;
+}
+
+int egress_check(const struct host_rules *rules, const char *driver, struct sb_error *error) {
+  struct port_classes classes;
+  if (port_classes_new(rules, &classes) == 0)
+    return check_denied(rules, driver, error);
+  sb_fail(error, SB_CODE_UNSUPPORTED, 0,
+          "network.allow and network.deny: network.driver %s cannot tell so many different ranges "
+          "of ports of names apart (there may be %d)",
+          driver, PORT_CLASSES);
+  return sb_hint(error, "use fewer ranges, or network.driver: auto");
 }
 
 /* ---- sets ---- */
@@ -74,6 +96,34 @@ char *egress_own(const struct address *own, size_t count) {
   return text_steal(&text);
 }
 
+/* ---- what names have led to ---- */
+
+static void append_named_sets(struct text *text, const struct port_classes *classes) {
+  for (unsigned i = 0; i < classes->count; i++) {
+    for (unsigned family = 4; family <= 6; family += 2)
+      text_appendf(text,
+                   "\tset " EGRESS_NAMED
+                   " {\n\t\ttype ipv%u_addr\n\t\tsize %d\n\t\tflags timeout\n\t}\n",
+                   family, i, family, EGRESS_OPEN);
+  }
+}
+
+/* A connection may last longer than the time for which an address is known to be a name's: who was
+ * let through once, by these rules, goes on. */
+static void append_named_rules(struct text *text, const struct port_classes *classes) {
+  if (classes->count > 0)
+    text_append(text, "\t\tct state established ct mark " MARK " accept\n");
+  for (unsigned i = 0; i < classes->count; i++) {
+    const struct port_class *class = &classes->items[i];
+    for (unsigned family = 4; family <= 6; family += 2) {
+      text_appendf(text, "\t\t%s daddr @" EGRESS_NAMED " ", family == 6 ? "ip6" : "ip", family, i);
+      if (class->first > 1 || class->last < UINT16_MAX)
+        text_appendf(text, "meta l4proto { tcp, udp } th dport %u-%u ", class->first, class->last);
+      text_append(text, "ct mark set " MARK " accept\n");
+    }
+  }
+}
+
 /* ---- what is refused ---- */
 
 static void append_refused_sets(struct text *text, uint8_t family, const char *listed,
@@ -108,10 +158,6 @@ static void append_refuse_chain(struct text *text) {
 
 /* ---- rules ---- */
 
-static bool all_ports(const struct host_rule *rule) {
-  return rule->first_port == 1 && rule->last_port == 65535;
-}
-
 /* "ip daddr 10.0.0.0/8 meta l4proto { tcp, udp } th dport 80-90 " */
 static void append_match(struct text *text, const struct host_rule *rule) {
   if (rule->kind == HOST_NETWORK && rule->bits > 0) {
@@ -126,10 +172,11 @@ static void append_match(struct text *text, const struct host_rule *rule) {
                  rule->last_port);
 }
 
-static void append_rules(struct text *text, const struct host_rule *rules, size_t count,
-                         bool networks, const char *before, const char *verdict) {
+/* Those of one kind: HOST_NETWORK or HOST_ANY. What is about a name matches no packet. */
+static void append_rules(struct text *text, const struct host_rule *rules, size_t count, int kind,
+                         const char *before, const char *verdict) {
   for (size_t i = 0; i < count; i++) {
-    if ((rules[i].kind == HOST_NETWORK) != networks)
+    if ((int)rules[i].kind != kind)
       continue;
     text_appendf(text, "\t\t%s", before);
     append_match(text, &rules[i]);
@@ -146,7 +193,8 @@ static void append_name_servers(struct text *text, const struct egress *egress) 
   }
 }
 
-static void append_egress_chain(struct text *text, const struct egress *egress) {
+static void append_egress_chain(struct text *text, const struct egress *egress,
+                                const struct port_classes *classes) {
   const struct host_rules *rules = egress->rules;
   text_append(text, "\tchain egress {\n"
                     "\t\ttype filter hook output priority filter; policy drop;\n"
@@ -154,26 +202,32 @@ static void append_egress_chain(struct text *text, const struct egress *egress) 
                     /* the kernel's own, which nobody asked for: not to be counted */
                     "\t\ticmpv6 type { mld-listener-report, mld2-listener-report } drop\n"
                     "\t\tmeta l4proto != { tcp, udp, icmp, ipv6-icmp } goto refuse\n");
-  append_rules(text, rules->deny, rules->deny_count, true, "", "goto refuse");
-  append_rules(text, rules->deny, rules->deny_count, false, "", "goto refuse");
+  append_rules(text, rules->deny, rules->deny_count, HOST_NETWORK, "", "goto refuse");
+  append_rules(text, rules->deny, rules->deny_count, HOST_ANY, "", "goto refuse");
   if (rules->everything)
     append_name_servers(text, egress);
-  append_rules(text, rules->allow, rules->allow_count, true, "", "accept");
+  append_rules(text, rules->allow, rules->allow_count, HOST_NETWORK, "", "accept");
   text_append(text, "\t\tip daddr @guarded4 goto refuse\n"
                     "\t\tip6 daddr @guarded6 goto refuse\n"
                     "\t\tip daddr @own4 goto refuse\n"
                     "\t\tip6 daddr @own6 goto refuse\n");
-  append_rules(text, rules->allow, rules->allow_count, false, "", "accept");
+  append_named_rules(text, classes);
+  if (host_rules_have_names(rules)) /* who else answers knows nothing of them */
+    text_append(text, "\t\tmeta l4proto { tcp, udp } th dport 53 goto refuse\n");
+  append_rules(text, rules->allow, rules->allow_count, HOST_ANY, "", "accept");
   text_appendf(text, "\t\t%s\n\t}\n", rules->everything ? "accept" : "goto refuse");
 }
 
 char *egress_rules(const struct egress *egress) {
   struct text text = {0};
+  struct port_classes classes = {0}; /* egress_check has seen that they can be had */
+  (void)port_classes_new(egress->rules, &classes);
   text_append(&text, "table " TABLE " {\n");
   append_guarded(&text, 4);
   append_guarded(&text, 6);
+  append_named_sets(&text, &classes);
   append_refuse_chain(&text);
-  append_egress_chain(&text, egress);
+  append_egress_chain(&text, egress, &classes);
   /* Nobody outside begins a connection: published ports come by loopback. */
   text_append(&text,
               "\tchain ingress {\n"
@@ -191,7 +245,7 @@ char *egress_translation(const struct host_rules *rules, const char *table, cons
   /* The egress rules knew the host's addresses when the session began; here they are what they are
    * now. */
   text_append(&text, "\tchain host {\n\t\ttype filter hook input priority -10; policy accept;\n");
-  append_rules(&text, rules->allow, rules->allow_count, true, from, "accept");
+  append_rules(&text, rules->allow, rules->allow_count, HOST_NETWORK, from, "accept");
   text_appendf(&text, "\t\tiifname \"%s\" reject with icmpx type admin-prohibited\n\t}\n",
                interface);
   text_appendf(&text,

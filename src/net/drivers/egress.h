@@ -1,7 +1,7 @@
 /* What a session with a plain IP stack may send, as a rule set for nft: the same decisions as the
  * relay takes on addresses (match.h, guard.h), in the same order: deny, what is listed, the guard,
- * the rest. Pure. The rules do not depend on any state of connections: what is decided anew holds
- * for the next packet. */
+ * the rest. Pure. What they decide does not depend on the state of connections, so what is decided
+ * anew holds for the next packet; only what names have opened stays open to who uses it. */
 #pragma once
 
 #include "core/strv.h"
@@ -20,13 +20,18 @@
 #define EGRESS_PORTLESS   32
 #define EGRESS_LISTED_ALL (2 * (EGRESS_LISTED + EGRESS_PORTLESS))
 
+/* Sets of addresses that a permitted name has led to, by family and class (classes.h). Elements
+ * come by openings.h and go by time. */
+#define EGRESS_NAMED "named%u_%u"
+#define EGRESS_OPEN  4096 /* in one of them */
+
 struct egress {
-  const struct host_rules *rules;     /* without rules about names, see egress_check */
+  const struct host_rules *rules;
   const struct address *name_servers; /* may be asked in mode full */
   size_t name_server_count;
 };
 
-/* A plain IP stack knows no names: a rule about them cannot be kept, and is refused. */
+/* Refuses rules about names that sets of addresses cannot keep. */
 int egress_check(const struct host_rules *rules, const char *driver, struct sb_error *error);
 
 /* The rule set for the session's network namespace, to be loaded once, together with the addresses

@@ -23,6 +23,7 @@
 #include "core/cleanup.h"
 #include "core/file.h"
 #include "engine/caps.h"
+#include "net/drivers/openings.h"
 #include "net/drivers/own.h"
 #include "net/drivers/shut-in.h"
 
@@ -258,7 +259,13 @@ static int build(struct driver_run *run) {
   run->changes = own_addresses_watch(); /* first: what comes after it is not missed */
   if (run->changes < 0)
     return fail(run, "netlink", strerror(errno));
-  return load_rules(run) < 0 ? -1 : run->request->driver->start(run);
+  if (load_rules(run) < 0)
+    return -1;
+  if (run->request->openings >= 0)
+    run->filter = openings_socket(run->request->net_ns);
+  if (run->request->openings >= 0 && run->filter < 0)
+    return fail(run, "netlink", strerror(-run->filter));
+  return run->request->driver->start(run);
 }
 
 /* What root's driver leads to the host is decided on the host, with its addresses as they are; all
@@ -270,7 +277,7 @@ static void give_up_rights(struct driver_run *run) {
   }
   close(run->changes);
   run->changes = -1;
-  (void)caps_drop_all();
+  (void)caps_drop_all(); /* who owns the session's user namespace has rights there all the same */
 }
 
 /* False: the rules are no longer the right ones, so the network has to go. */
@@ -285,14 +292,15 @@ static bool reload(struct driver_run *run, char *said, size_t size) {
 /* Until the program or the monitor ends. What the program says is read, or it would come to wait
  * for us, and the last of it is kept. */
 static _Noreturn void watch(struct driver_run *run) {
-  int tool = (int)syscall(SYS_pidfd_open, run->tool, 0);
+  int tool = (int)syscall(SYS_pidfd_open, run->tool, 0), asker = run->request->openings;
   char said[DRIVER_PROBLEM] = "";
   for (;;) {
-    struct pollfd ends[4] = {{.fd = run->line, .events = POLLIN},
+    struct pollfd ends[5] = {{.fd = run->line, .events = POLLIN},
                              {.fd = tool, .events = POLLIN},
                              {.fd = run->messages, .events = POLLIN},
-                             {.fd = run->changes, .events = POLLIN}};
-    if (tool >= 0 && poll(ends, 4, -1) < 0)
+                             {.fd = run->changes, .events = POLLIN},
+                             {.fd = asker, .events = POLLIN}};
+    if (tool >= 0 && poll(ends, ARRAY_SIZE(ends), -1) < 0)
       continue;
     if (ends[0].revents)
       end_with_monitor();
@@ -300,6 +308,8 @@ static _Noreturn void watch(struct driver_run *run) {
       if (!read_some(run->messages, said, sizeof said))
         run->messages = -1;
     }
+    if (ends[4].revents && !openings_serve(asker, run->filter))
+      asker = -1;
     if (tool < 0 || ends[1].revents || (ends[3].revents && !reload(run, said, sizeof said)))
       break;
   }
@@ -336,7 +346,7 @@ static void find_tools(struct driver_run *run) {
 /* Nothing of the monitor's but what is needed here; and none of the first four numbers is taken by
  * a descriptor that has to be moved there. */
 static void keep_only(struct driver_run *run, int user_ns) {
-  const int kept[] = {run->line, user_ns, run->request->net_ns};
+  const int kept[] = {run->line, user_ns, run->request->net_ns, run->request->openings};
   fd_close_others(kept, ARRAY_SIZE(kept));
   int null = open("/dev/null", O_RDWR | O_CLOEXEC);
   for (int fd = 0; null >= 0 && fd < 3; fd++)
@@ -344,12 +354,15 @@ static void keep_only(struct driver_run *run, int user_ns) {
 }
 
 static _Noreturn void launch(struct minder_request *request, int line) {
-  struct driver_run run = {.request = request, .line = line, .messages = -1, .changes = -1};
+  struct driver_run run = {
+      .request = request, .line = line, .messages = -1, .filter = -1, .changes = -1};
   find_tools(&run);
   keep_only(&run, request->user_ns);
   /* Above the numbers that programs get. */
   run.line = fcntl(line, F_DUPFD_CLOEXEC, 10);
   request->net_ns = fcntl(request->net_ns, F_DUPFD_CLOEXEC, 10);
+  if (request->openings >= 0)
+    request->openings = fcntl(request->openings, F_DUPFD_CLOEXEC, 10);
   close(line);
   setsid();
   bool joined = request->driver->by_root || setns(request->user_ns, CLONE_NEWUSER) == 0;

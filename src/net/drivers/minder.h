@@ -35,6 +35,7 @@ struct minder_request {
   const char *session_id;
   struct egress egress;
   int user_ns, net_ns; /* the session's; neither is kept */
+  int openings;        /* where the resolver asks for addresses to be opened, or -1; not kept */
 };
 
 /* Starts it and returns at once; what becomes of it is told on the line. */
@@ -53,6 +54,7 @@ struct driver_run {
   int line;     /* to the monitor */
   pid_t tool;   /* the program whose end is the driver's */
   int messages; /* what it prints, or -1 */
+  int filter;   /* a socket to the session's packet filter, or -1 */
   int changes;  /* a socket that hears of the host's addresses, or -1 */
   char *loaded; /* the host's addresses as the session's rules have them; NULL: no rules yet */
   char problem[DRIVER_PROBLEM];
