@@ -54,6 +54,7 @@ struct flow {
   enum flow_state state;
   bool inspect;    /* the first bytes may be a TLS hello: look before they pass */
   bool greeted;    /* SOCKS: past the first message */
+  bool answering;  /* DNS by TCP: its questions are being read */
   bool queued;     /* had its turn and wants another */
   bool is_address; /* `host` is a literal address */
   bool asked_for;  /* somebody was asked and has said no */
@@ -68,13 +69,12 @@ struct flow {
   bool recorded;          /* for this connection alone: there was no line left */
   bool opened;            /* and counted */
   struct ledger_line *line;
-  char *head; /* what was read of a request */
-  size_t head_length;
   struct resolved *targets;
   size_t next_target;
   struct http_exchange *http;
   uint32_t question;
-  struct asked *asked; /* DNS by TCP: the question that is being looked into */
+  struct asked *asked;   /* DNS by TCP: the question that is being looked into */
+  struct stream *stream; /* and what has come of the next ones */
 };
 
 struct relay {

@@ -489,26 +489,60 @@ void questions_read_datagrams(struct relay *relay, int fd) {
   }
 }
 
-/* By TCP: a length, then the message; one at a time. */
-void questions_read_stream(struct flow *flow) {
-  (void)end_flush(&flow->client, &flow->server);
-  while (!flow->asked && !flow->server.pending) {
-    uint8_t bytes[2 + QUESTION_SIZE];
-    ssize_t got = recv(flow->client.watch.fd, bytes, sizeof bytes, MSG_PEEK);
-    if (got < 0 && errno == EAGAIN)
-      return;
-    size_t length = got >= 2 ? (size_t)bytes[0] << 8 | bytes[1] : 0;
-    if (got <= 0 || length > QUESTION_SIZE || (got >= 2 && length == 0)) {
-      flow_close(flow, got < 0);
-      return;
-    }
-    if (got < 2 || (size_t)got < length + 2) {
-      if (flow->client.hung_up)
-        flow_close(flow, true); /* the rest will never come */
-      return;
-    }
-    end_skip(&flow->client, length + 2);
-    struct asker asker = {.relay = flow->relay, .flow = flow, .fd = -1};
-    answer(&asker, bytes + 2, length);
+/* By TCP: a length, then the message. What has come of one is taken, not only looked at: on
+ * loopback a few bytes of a large packet that stay with the kernel can keep its window closed for
+ * good. */
+struct stream {
+  size_t length;
+  uint8_t bytes[2 + QUESTION_SIZE];
+};
+
+/* False: there is no more for now, or the connection is no more. */
+static bool fill(struct flow *flow, struct stream *stream) {
+  ssize_t got = recv(flow->client.watch.fd, stream->bytes + stream->length,
+                     sizeof stream->bytes - stream->length, 0);
+  if (got < 0 && errno == EAGAIN)
+    return false;
+  if (got <= 0) { /* an end; if it is in the middle of a question, that one has none */
+    flow_close(flow, got < 0 || stream->length > 0);
+    return false;
   }
+  stream->length += (size_t)got;
+  return true;
+}
+
+/* Answers the first question, once it is whole. */
+static bool answer_first(struct flow *flow, struct stream *stream) {
+  size_t length = stream->length >= 2 ? (size_t)stream->bytes[0] << 8 | stream->bytes[1] : 0;
+  if (stream->length >= 2 && (length == 0 || length > QUESTION_SIZE)) {
+    flow_close(flow, true);
+    return false;
+  }
+  if (stream->length < 2 || stream->length < 2 + length)
+    return fill(flow, stream);
+  struct asker asker = {.relay = flow->relay, .flow = flow, .fd = -1};
+  uint8_t message[QUESTION_SIZE];
+  memcpy(message, stream->bytes + 2, length);
+  stream->length -= 2 + length;
+  memmove(stream->bytes, stream->bytes + 2 + length, stream->length);
+  answer(&asker, message, length);
+  return true;
+}
+
+/* One at a time. What is answered at once comes back here while this is at work: thousands of
+ * questions in a row would each need a place on the stack. */
+void questions_read_stream(struct flow *flow) {
+  if (flow->answering)
+    return;
+  if (!flow->stream)
+    flow->stream = xcalloc(1, sizeof *flow->stream);
+  flow->answering = true;
+  (void)end_flush(&flow->client, &flow->server);
+  for (int i = 0; flow->state == FLOW_QUESTIONS && !flow->asked && !flow->server.pending; i++) {
+    if (i == ROUND_LIMIT)
+      want_turn(flow);
+    if (i == ROUND_LIMIT || !answer_first(flow, flow->stream))
+      break;
+  }
+  flow->answering = false;
 }

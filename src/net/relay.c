@@ -184,6 +184,7 @@ void relay_free_dead(struct relay *relay) {
     end_clear(&flow->server);
     http_exchange_free(flow->http);
     free(flow->targets);
+    free(flow->stream);
     free(flow);
   }
   relay->dead = kept;
@@ -199,6 +200,8 @@ void relay_give_turns(struct relay *relay) {
       pump(flow);
     else if (flow->state == FLOW_HTTP_RELAYING)
       http_pump(flow);
+    else if (flow->state == FLOW_QUESTIONS)
+      questions_read_stream(flow);
   }
 }
 
