@@ -266,11 +266,12 @@ static void become_raw(struct flow *flow) {
   pump(flow);
 }
 
+/* There may be some before the answer itself ("100 Continue"). False: nothing more for now. */
 static bool pass_response_head(struct flow *flow) {
   struct http_exchange *exchange = flow->http;
   struct end *server = &flow->server;
-  if (exchange->answering)
-    return true;
+  if (exchange->answering || !server->readable || !end_flush(&flow->client, server))
+    return false;
   ssize_t got = recv(server->watch.fd, shared_buffer, HEAD_LIMIT - 1, MSG_PEEK);
   if (got < 0 && errno == EAGAIN) {
     server->readable = false;
@@ -329,7 +330,8 @@ void http_pump(struct flow *flow) {
     bool more = pass_body(flow, &flow->client, &flow->server, &exchange->request);
     if (flow->state != FLOW_HTTP_RELAYING)
       return;
-    if (flow->server.readable && !pass_response_head(flow) && flow->state != FLOW_HTTP_RELAYING)
+    more |= pass_response_head(flow);
+    if (flow->state != FLOW_HTTP_RELAYING)
       return;
     if (exchange->answering)
       more |= pass_body(flow, &flow->server, &flow->client, &exchange->response);

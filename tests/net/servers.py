@@ -126,6 +126,12 @@ class Web(http.server.BaseHTTPRequestHandler):
             self.close_connection = True
             while part := self.connection.recv(65536):
                 self.connection.sendall(part)
+        elif self.path == "/continue":  # never comes to an answer
+            for _ in range(BIG // 1000):
+                self.wfile.write(b"HTTP/1.1 100 Continue\r\nX-Padding: %s\r\n\r\n" % (b"x" * 5000))
+        elif self.path == "/hints":  # two heads and a body at once
+            self.wfile.write(b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 200 OK\r\n"
+                             b"Content-Length: 5\r\n\r\nhints")
         elif self.path.startswith("/redirect/"):
             self.reply(b"", 301, [("Location", "http://" + self.path[len("/redirect/"):] + "/")])
         elif self.path == "/chunked":

@@ -35,6 +35,11 @@ def relay_of(process):
     raise AssertionError("no relay")
 
 
+def resident_kilobytes(pid):
+    with open(f"/proc/{pid}/status") as status:
+        return next(int(line.split()[1]) for line in status if line.startswith("VmRSS"))
+
+
 def has_ended(pid):
     try:
         with open(f"/proc/{pid}/stat") as status:
@@ -167,9 +172,7 @@ def test_server_that_never_reads(net, session):
     session.run("head -c 80000000 /dev/zero | timeout 20 curl -sS -m 15 --noproxy '*' -T - "
                 "telnet://good.test:9 >/dev/null 2>&1 & sleep 0.7")
     assert session.run(GOOD)[0] == 0
-    with open(f"/proc/{relay}/status") as status:
-        fields = dict(line.split(":\t", 1) for line in status.read().splitlines() if ":\t" in line)
-    assert int(fields["VmRSS"].split()[0]) < 40_000, fields["VmRSS"]
+    assert resident_kilobytes(relay) < 40_000
     session.run("kill %1 2>/dev/null")
 
 
@@ -333,6 +336,40 @@ print(subprocess.run(["curl", "-sS", "-m", "15", "--noproxy", "*", "http://good.
     result = net.run(argv, options=allow("good.test"), before=["prlimit", "--nofile=300:300"])
     refused, *_, status = result.stdout.splitlines()
     assert int(refused) == 250 - 2 * 86 and status == "0", result
+
+
+PIPELINED = """
+import socket, threading
+question = b"\\x12\\x34\\x01\\0\\0\\x01\\0\\0\\0\\0\\0\\0\\x04good\\x04test\\0\\0\\x01\\0\\x01"
+count = 20000
+s = socket.create_connection(("127.0.0.53", 53), 20)
+threading.Thread(target=s.sendall, args=((b"\\0%c" % len(question) + question) * count,)).start()
+left = count * (2 + len(question) + 16) # each answer has an address more
+while left > 0: left -= len(s.recv(1 << 20)) or count * 100
+print(left)
+"""
+
+
+def test_many_questions_at_once(net):
+    """By one TCP connection. The answer is remembered, so each is answered at once."""
+    script = "getent hosts good.test >/dev/null; python3 -c \"$0\" && curl -sS http://good.test/"
+    result = net.run(["sh", "-c", script, PIPELINED], options=allow("good.test"))
+    said, web = result.stdout.splitlines()
+    assert said == "0" and "203.0.113.10" in web, result
+
+
+def test_answers_before_the_answer(net, session):
+    """Several heads at once (103, then 200) and no end of them: the first are all passed on, the others
+    not beyond what the client takes."""
+    for _ in range(2):
+        assert session.run("curl -sS -m 5 http://good.test/hints; echo")[1] == "hints\n"
+    session.run("printf 'GET http://good.test/continue HTTP/1.1\\r\\n\\r\\n' >request; "
+                "sleep 5 | timeout 5 python3 -c 'import socket, time; "
+                "s = socket.create_connection((\"127.0.0.1\", 61080)); "
+                "s.sendall(open(\"request\", \"rb\").read()); time.sleep(5)' & sleep 1")
+    assert session.run(GOOD)[0] == 0
+    assert resident_kilobytes(relay_of(session)) < 40_000
+    session.run("kill %1 2>/dev/null")
 
 
 @pytest.mark.parametrize("kind", ["tcp", "udp"])
