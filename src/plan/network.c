@@ -15,6 +15,7 @@
 #include "core/text.h"
 #include "net/drivers/classes.h"
 #include "net/drivers/egress.h"
+#include "net/drivers/six.h"
 #include "net/inside.h"
 #include "plan/compile.h"
 
@@ -182,7 +183,8 @@ static int plan_driver(struct compiler *compiler, struct sb_error *error) {
     return sb_hint(error, "remove http_proxy and socks_proxy, or use network.driver: auto");
   }
   if (egress_check(network->rules, network->driver->name, error) < 0 ||
-      net_driver_check(network->driver, error) < 0)
+      net_driver_check(network->driver, error) < 0 ||
+      six_check(network->driver, network->rules, error) < 0)
     return -1;
   const char *lacking = net_driver_lacks(network->driver);
   if (lacking)

@@ -21,11 +21,19 @@ from test_require import NO_LANDLOCK  # noqa: E402
 from test_escapes import host_server  # noqa: E402, F401 (a fixture)
 from test_faults import children, name_of  # noqa: E402
 from test_filtered import PLAIN  # noqa: E402
+from world import OURS  # noqa: E402
 
 # veth is root's; test_veth_is_for_root shows what a plain user is told.
 PAIRS = [("slirp4netns", "root"), ("slirp4netns", "user"), ("pasta", "root"), ("pasta", "user"),
          ("veth", "root")]
 FORWARD = "/proc/sys/net/ipv4/ip_forward"
+FORWARD_SIX = "/proc/sys/net/ipv6/conf/all/forwarding"
+NO_SIX = "/proc/sys/net/ipv6/conf/all/disable_ipv6"
+
+
+def write(path, text):
+    with open(path, "w") as setting:
+        setting.write(text)
 
 
 def state_of_host():
@@ -51,6 +59,14 @@ def only(*pairs):
     return pytest.mark.parametrize("pair", pairs, ids="-".join, indirect=True)
 
 
+def restore_six():
+    """Addresses that the kernel has dropped."""
+    for address in OURS:
+        if ":" in address:
+            subprocess.run(["ip", "address", "replace", address, "dev", "wire0", "nodad"], check=True)
+    routes()
+
+
 def routes():
     for family, gateway in (("-4", "203.0.113.10"), ("-6", "2001:db8:1::10")):
         subprocess.run(["ip", family, "route", "replace", "default", "via", gateway], check=True)
@@ -60,8 +76,8 @@ def routes():
 def routed(net):
     """The host has a way out, as pasta wants it, and forwards, as veth does: in a network namespace
     of the tests' own."""
-    with open(FORWARD, "w") as forward:
-        forward.write("1")
+    write(FORWARD, "1")
+    write(FORWARD_SIX, "1")
     routes()
     before = state_of_host()
     yield net
@@ -116,11 +132,48 @@ def test_full(routed, driver):
 
 
 @pytest.mark.works
-@only(("pasta", "root"), ("pasta", "user"))
 def test_six(routed, driver):
-    url = "http://[2001:db8:1::10]/"
-    assert attempts(routed, driver, [url])[url] == "0"
-    assert attempts(routed, driver, [url], ["2001:db8:1::11"])[url] == "7"
+    url, port = "http://[2001:db8:1::10]/", "http://[2001:db8:1::10]:8080/"
+    assert set(attempts(routed, driver, [url, port]).values()) == {"0"}
+    said = attempts(routed, driver, [url, port], ["[2001:db8:1::10]:80", "2001:db8:1::11"])
+    assert [said[url], said[port]] == ["0", "7"]
+
+
+@pytest.mark.escape
+def test_six_names(routed, driver):
+    """What a name opens is opened for the family that was asked for, and guarded alike."""
+    urls = ["http://six.test/", "http://six.test:8080/", "http://[2001:db8:1::10]/",
+            "http://[fd00:ec2::254]/", "http://[::ffff:203.0.113.11]/"]
+    for url in urls[2:]:
+        assert routed.plain([*PLAIN, url]).exit == 0, f"control: {url}"
+    before = attempts(routed, driver, [urls[2]], ["six.test:80"])
+    assert before == {urls[2]: "7"}
+    said = attempts(routed, driver, urls, ["six.test:80"])
+    assert [said[url] for url in urls] == ["0", "7", "0", "7", "7"], said
+
+
+@only(("veth", "root"), ("slirp4netns", "user"), ("pasta", "root"))
+def test_no_six(routed, driver):
+    """A machine without it has IPv4, and says so to a rule that wants more."""
+    good, six = "http://203.0.113.10/", "http://[2001:db8:1::10]/"
+    if driver == "veth":
+        write(FORWARD_SIX, "0")
+        try:
+            refused(routed, by(driver, "2001:db8:1::10"), "network.allow: 2001:db8:1::10",
+                    "forwards no IPv6", "net.ipv6.conf.all.forwarding=1")
+            said = attempts(routed, driver, [good, six])
+            assert said[good] == "0" and said[six] == "7"
+        finally:
+            write(FORWARD_SIX, "1")
+    write(NO_SIX, "1")
+    try:
+        refused(routed, by(driver, "203.0.113.10", "2001:db8::/32"),
+                "network.allow: 2001:db8::/32", driver, "IPv6 is switched off", "disable_ipv6=0")
+        said = attempts(routed, driver, [good, six])
+        assert said[good] == "0" and said[six] in ("7", "28")
+    finally:
+        write(NO_SIX, "0")
+        restore_six()
 
 
 @pytest.mark.escape
@@ -169,8 +222,11 @@ def test_guard(routed, driver, host_server):  # noqa: F811
     assert said.pop("http://203.0.113.10/") == "0"
     assert set(said.values()) == {"7"}, said
     # Listing lifts the guard (see test_filtered); the host's loopback is nowhere inside.
-    urls = [guarded[4], *([f"http://10.0.2.2:{host_server}/"] if driver == "slirp4netns" else [])]
-    said = attempts(routed, driver, urls, ["127.0.0.1", "203.0.113.1", "10.0.0.0/8"])
+    assert routed.plain([*PLAIN, f"http://[::1]:{host_server}/"]).exit == 0, "control"
+    ways = [f"http://10.0.2.2:{host_server}/", f"http://[fd00::2]:{host_server}/"]
+    urls = [guarded[4], f"http://[::1]:{host_server}/", *(ways if driver == "slirp4netns" else [])]
+    said = attempts(routed, driver, urls,
+                    ["127.0.0.1", "::1", "203.0.113.1", "10.0.0.0/8", "fd00::/8"])
     assert "0" not in said.values(), said
 
 
@@ -804,18 +860,20 @@ def test_veth_is_for_root(routed):
 @only(("veth", "root"))
 def test_veth_lets_nobody_in(routed):
     """Not even the host itself, which has an address on the other end."""
-    script = ("import socket, subprocess; s = socket.create_server(('0.0.0.0', 8000))\n"
+    script = ("import socket, subprocess\n"
+              "s = socket.create_server(('::', 8000), family=socket.AF_INET6, dualstack_ipv6=True)\n"
               "print(subprocess.run(['hostname', '-I'], capture_output=True).stdout.decode())\n"
-              "socket.create_connection(('127.0.0.1', 8000))\n"
+              "for own in ('127.0.0.1', '::1'): socket.create_connection((own, 8000))\n"
               "import sys; sys.stdout.flush(); sys.stdin.read()")
     process = routed.start(["python3", "-c", script], options=by("veth"), stdin=subprocess.PIPE,
                            stdout=subprocess.PIPE, text=True)
     try:
-        address = process.stdout.readline().split()[0]
-        assert address.startswith("198."), address
+        four, six = process.stdout.readline().split()
+        assert four.startswith("198.") and six.startswith("fd73:6264:"), (four, six)
         assert process.poll() is None, "control: it can be reached inside"
-        with pytest.raises(TimeoutError):
-            socket.create_connection((address, 8000), 0.5)
+        for address in (four, six):
+            with pytest.raises(TimeoutError):
+                socket.create_connection((address, 8000), 0.5)
         process.stdin.close()
         assert process.wait(10) == 0
     finally:

@@ -256,9 +256,12 @@ static void test_nft_takes_them(void **state) {
     _cleanup_free_ char *text = egress_of(rows[i].allow, rows[i].deny, rows[i].everything);
     check_by_nft(text);
     struct host_rules *rules = rules_of(rows[i].allow, rows[i].deny, rows[i].everything);
-    _cleanup_free_ char *host =
-        egress_translation(rules, "sandbox_abcdefgh", "sbabcdefgh", "198.18.0.4/30");
-    check_by_nft(host);
+    for (int six = 0; six < 2; six++) {
+      struct egress_host end = {"sandbox_abcdefgh", "sbabcdefgh", "198.18.0.4",
+                                six ? "fd73:6264:1:2::" : NULL};
+      _cleanup_free_ char *host = egress_translation(rules, &end);
+      check_by_nft(host);
+    }
     host_rules_free(rules);
   }
 }

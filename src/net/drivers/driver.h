@@ -29,6 +29,9 @@ struct net_driver {
   /* What the machine lacks besides programs; NULL: nothing can be lacking. */
   int (*probe)(struct sb_error *error);
 
+  /* What it lacks for IPv6, besides that it has any; NULL: nothing can be lacking. */
+  int (*probe_six)(struct sb_error *error);
+
   /* In the minder's process: builds the way out and leaves one program at work, whose end is its
    * end. 0, or -1 with the problem set. */
   int (*start)(struct driver_run *run);

@@ -237,25 +237,41 @@ char *egress_rules(const struct egress *egress) {
   return text_steal(&text);
 }
 
-char *egress_translation(const struct host_rules *rules, const char *table, const char *interface,
-                         const char *network) {
-  struct text text = {0};
+static void append_host_chain(struct text *text, const struct host_rules *rules,
+                              const char *interface) {
   _cleanup_free_ char *from = xasprintf("iifname \"%s\" ", interface);
-  text_appendf(&text, "table inet %s {\n\tflags owner\n", table);
   /* The egress rules knew the host's addresses when the session began; here they are what they are
    * now. */
-  text_append(&text, "\tchain host {\n\t\ttype filter hook input priority -10; policy accept;\n");
-  append_rules(&text, rules->allow, rules->allow_count, HOST_NETWORK, from, "accept");
-  text_appendf(&text, "\t\tiifname \"%s\" reject with icmpx type admin-prohibited\n\t}\n",
-               interface);
+  text_appendf(text,
+               "\tchain host {\n\t\ttype filter hook input priority -10; policy accept;\n"
+               "\t\t%sicmpv6 type { nd-neighbor-solicit, nd-neighbor-advert } accept\n",
+               from);
+  append_rules(text, rules->allow, rules->allow_count, HOST_NETWORK, from, "accept");
+  text_appendf(text, "\t\t%sreject with icmpx type admin-prohibited\n\t}\n", from);
+}
+
+char *egress_translation(const struct host_rules *rules, const struct egress_host *host) {
+  struct text text = {0};
+  const char *interface = host->interface;
+  text_appendf(&text, "table inet %s {\n\tflags owner\n", host->table);
+  append_host_chain(&text, rules, interface);
   text_appendf(&text,
                "\tchain through {\n\t\ttype filter hook forward priority -10; policy accept;\n"
                "\t\toifname \"%s\" ct state != { established, related } drop\n"
-               "\t\tiifname \"%s\" ip saddr != %s drop\n\t}\n",
-               interface, interface, network);
+               "\t\tiifname \"%s\" ip saddr != %s/30 drop\n",
+               interface, interface, host->network);
+  if (host->network6)
+    text_appendf(&text, "\t\tiifname \"%s\" ip6 saddr != %s/64 drop\n\t}\n", interface,
+                 host->network6);
+  else
+    text_appendf(&text, "\t\tiifname \"%s\" meta nfproto ipv6 drop\n\t}\n", interface);
   text_appendf(&text,
                "\tchain out {\n\t\ttype nat hook postrouting priority srcnat; policy accept;\n"
-               "\t\tip saddr %s oifname != \"%s\" masquerade\n\t}\n}\n",
-               network, interface);
+               "\t\tip saddr %s/30 oifname != \"%s\" masquerade\n",
+               host->network, interface);
+  if (host->network6)
+    text_appendf(&text, "\t\tip6 saddr %s/64 oifname != \"%s\" masquerade\n", host->network6,
+                 interface);
+  text_append(&text, "\t}\n}\n");
   return text_steal(&text);
 }

@@ -42,8 +42,14 @@ char *egress_rules(const struct egress *egress);
  * earlier call are not. All else, such as what was counted, stays as it is. New string. */
 char *egress_own(const struct address *own, size_t count);
 
-/* For the host's end of a veth pair: translates what comes from `network` and goes elsewhere, keeps
- * the session from the host itself and everybody from the session. It belongs to the nft process
- * that loads it, and is gone with it. New string. */
-char *egress_translation(const struct host_rules *rules, const char *table, const char *interface,
-                         const char *network);
+/* The host's end of a veth pair. */
+struct egress_host {
+  const char *table, *interface;
+  const char *network;  /* of IPv4, of 30 bits */
+  const char *network6; /* of 64 bits; NULL: no IPv6 */
+};
+
+/* For that end: translates what comes from those networks and goes elsewhere, keeps the session
+ * from the host itself and everybody from the session. It belongs to the nft process that loads it,
+ * and is gone with it. New string. */
+char *egress_translation(const struct host_rules *rules, const struct egress_host *host);

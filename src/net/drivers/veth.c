@@ -1,5 +1,5 @@
 /* veth: a pair of interfaces, one end in the session, routed and translated by the host's kernel.
- * IPv4. The host's settings stay as they are: the pair is gone with the session's namespace, and
+ * The host's settings stay as they are: the pair is gone with the session's namespace, and
  * the rules belong to an nft process that ends with us. */
 #include <fcntl.h>
 #include <ifaddrs.h>
@@ -14,16 +14,30 @@
 #include "core/file.h"
 #include "net/drivers/egress.h"
 #include "net/drivers/minder.h"
+#include "net/drivers/six.h"
 
-#define FORWARDING "/proc/sys/net/ipv4/ip_forward"
-#define READY      1
+#define FORWARDING  "/proc/sys/net/ipv4/ip_forward"
+#define FORWARDING6 "/proc/sys/net/ipv6/conf/all/forwarding"
+#define READY       1
 /* Blocks of four addresses in 198.18.0.0/15, which the guard keeps for us and nobody routes. The
  * relay's own lie elsewhere: a session has one or the other. */
 #define BLOCKS 16384u
 
-static int probe(struct sb_error *error) {
+static bool is_on(const char *setting) {
   _cleanup_free_ char *text = NULL;
-  if (file_read_at(AT_FDCWD, FORWARDING, 16, &text, NULL) == 0 && text[0] == '1')
+  return file_read_at(AT_FDCWD, setting, 16, &text, NULL) == 0 && text[0] == '1';
+}
+
+static int probe_six(struct sb_error *error) {
+  if (is_on(FORWARDING6))
+    return 0;
+  sb_fail(error, SB_CODE_UNSUPPORTED, 0, "this machine forwards no IPv6 packets");
+  return sb_hint(error, "sudo sysctl -w net.ipv6.conf.all.forwarding=1, or use network.driver: "
+                        "pasta, slirp4netns or auto");
+}
+
+static int probe(struct sb_error *error) {
+  if (is_on(FORWARDING))
     return 0;
   /* Answers come in by the host's own interface, so the switch cannot be set for ours alone; and
    * it would make a router of the host for everybody. That is the owner's decision. */
@@ -35,11 +49,22 @@ static int probe(struct sb_error *error) {
 /* ---- addresses ---- */
 
 struct block {
-  char network[32], host[32], inside[32];
+  char network[32], host[32], inside[32];    /* of 30 bits */
+  char network6[48], host6[48], inside6[48]; /* of 64 bits, unique local */
+  bool six;
 };
 
+static void block_write6(unsigned number, struct block *ret_block) {
+  char *const texts[] = {ret_block->network6, ret_block->host6, ret_block->inside6};
+  static const char *const ends[] = {"", "1", "2"};
+  for (unsigned i = 0; i < 3; i++)
+    snprintf(texts[i], sizeof ret_block->network6, "fd73:6264:%x:%x::%s", number >> 16,
+             number & 0xffff, ends[i]);
+}
+
 static void block_write(unsigned number, struct block *ret_block) {
-  unsigned first = (198u << 24 | 18u << 16) + number * 4;
+  unsigned first = (198u << 24 | 18u << 16) + number % BLOCKS * 4;
+  block_write6(number, ret_block);
   const unsigned bytes[] = {first >> 24, first >> 16 & 255, first >> 8 & 255, first & 255};
   char *const texts[] = {ret_block->network, ret_block->host, ret_block->inside};
   for (unsigned i = 0; i < 3; i++)
@@ -48,16 +73,19 @@ static void block_write(unsigned number, struct block *ret_block) {
 }
 
 static bool is_taken(const struct block *block, const struct ifaddrs *addresses) {
-  struct address ours;
+  struct address ours, ours6;
   address_parse(block->host, strlen(block->host), &ours);
+  address_parse(block->host6, strlen(block->host6), &ours6);
   for (const struct ifaddrs *at = addresses; at; at = at->ifa_next) {
-    if (!at->ifa_addr || at->ifa_addr->sa_family != AF_INET)
+    int family = at->ifa_addr ? at->ifa_addr->sa_family : AF_UNSPEC;
+    if (family != AF_INET && family != AF_INET6)
       continue;
     struct sockaddr_storage storage = {0};
-    memcpy(&storage, at->ifa_addr, sizeof(struct sockaddr_in));
+    memcpy(&storage, at->ifa_addr,
+           family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6));
     uint16_t port;
     struct address theirs = address_from_sockaddr(&storage, &port);
-    if (address_within(&theirs, &ours, 30))
+    if (address_within(&theirs, &ours, 30) || address_within(&theirs, &ours6, 64))
       return true;
   }
   return false;
@@ -73,7 +101,7 @@ static bool choose_block(const char *session_id, struct block *ret_block) {
     return false;
   bool found = false;
   for (unsigned i = 0; !found && i < 64; i++) {
-    block_write((number + i) % BLOCKS, ret_block);
+    block_write(number + i, ret_block);
     found = !is_taken(ret_block, addresses);
   }
   freeifaddrs(addresses);
@@ -86,10 +114,8 @@ static void name_interface(const char *session_id, char ret_name[16]) {
   snprintf(ret_name, 16, "sb%.12s", session_id);
 }
 
-static int make_pair(struct driver_run *run, const char *name, const struct block *block) {
-  char *ip = run->tools[0];
-  char script[512];
-  char *const make[] = {ip,
+static int make_pair(struct driver_run *run, const char *name) {
+  char *const argv[] = {run->tools[0],
                         "link",
                         "add",
                         (char *)name,
@@ -101,25 +127,31 @@ static int make_pair(struct driver_run *run, const char *name, const struct bloc
                         "netns",
                         "/proc/self/fd/0",
                         NULL};
-  if (driver_command(run, DRIVER_OUTSIDE, make, NULL) < 0)
+  return driver_command(run, DRIVER_OUTSIDE, argv, NULL);
+}
+
+static int configure_pair(struct driver_run *run, const char *name, const struct block *block) {
+  char *const batch[] = {run->tools[0], "-batch", "-", NULL};
+  _cleanup_free_ char *six =
+      block->six ? xasprintf("address add %s/64 dev %s nodad\n", block->host6, name) : xstrdup("");
+  _cleanup_free_ char *outside =
+      xasprintf("address add %s/30 dev %s\nlink set %s up\n%s", block->host, name, name, six);
+  if (driver_command(run, DRIVER_OUTSIDE, batch, outside) < 0)
     return -1;
-  char *const batch[] = {ip, "-batch", "-", NULL};
-  snprintf(script, sizeof script, "address add %s/30 dev %s\nlink set %s up\n", block->host, name,
-           name);
-  if (driver_command(run, DRIVER_OUTSIDE, batch, script) < 0)
+  const char *end = run->request->driver->interface;
+  _cleanup_free_ char *inside =
+      xasprintf("address add %s/30 dev %s\nlink set %s up\nroute add default via %s\n",
+                block->inside, end, end, block->host);
+  if (driver_command(run, DRIVER_INSIDE, batch, inside) < 0)
     return -1;
-  const char *inside = run->request->driver->interface;
-  snprintf(script, sizeof script,
-           "address add %s/30 dev %s\nlink set %s up\nroute add default via %s\n", block->inside,
-           inside, inside, block->host);
-  return driver_command(run, DRIVER_INSIDE, batch, script);
+  return block->six ? six_configure(run, &(struct six_address){block->inside6, block->host6}) : 0;
 }
 
 /* nft takes each line it reads for a command, and answers the second when it has done the first. */
 static int translate(struct driver_run *run, const char *table, const char *interface,
-                     const char *network) {
-  _cleanup_free_ char *rules =
-      egress_translation(run->request->egress.rules, table, interface, network);
+                     const struct block *block) {
+  struct egress_host host = {table, interface, block->network, block->six ? block->network6 : NULL};
+  _cleanup_free_ char *rules = egress_translation(run->request->egress.rules, &host);
   for (char *at = rules; (at = strchr(at, '\n'));)
     *at = ';';
   _cleanup_free_ char *input = xasprintf("%s\nlist table inet %s\n", rules, table);
@@ -130,18 +162,18 @@ static int translate(struct driver_run *run, const char *table, const char *inte
 
 static int start(struct driver_run *run) {
   struct block block;
-  char name[16], network[40], table[40];
+  char name[16], table[40];
   if (!choose_block(run->request->session_id, &block)) {
     snprintf(run->problem, sizeof run->problem, "no free addresses below 198.18.0.0/15");
     return -1;
   }
   name_interface(run->request->session_id, name);
-  snprintf(network, sizeof network, "%s/30", block.network);
   snprintf(table, sizeof table, "sandbox_%.16s", run->request->session_id);
   /* The rules first: without them nothing of the session may pass. */
-  if (translate(run, table, name, network) < 0)
+  block.six = six_is_there(run->request->driver);
+  if (translate(run, table, name, &block) < 0)
     return -1;
-  return make_pair(run, name, &block);
+  return make_pair(run, name) < 0 ? -1 : configure_pair(run, name, &block);
 }
 
 /* Without its rules the session's packets would leave with an address that nobody answers to; with
@@ -160,6 +192,7 @@ const struct net_driver veth_driver = {
     .by_root = true,
     .tools = {{"ip", "iproute2"}},
     .probe = probe,
+    .probe_six = probe_six,
     .start = start,
     .cut = cut,
 };
