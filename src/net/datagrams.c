@@ -13,10 +13,9 @@
 #include "net/guard.h"
 #include "net/packet.h"
 
-#define ASSOCIATION_LIMIT 1024
-#define IDLE_MS           60000
-#define KEPT_LIMIT        4 /* datagrams that wait for the name to be resolved */
-#define ROUND_LIMIT       64
+#define IDLE_MS     60000
+#define KEPT_LIMIT  4 /* datagrams that wait for the name to be resolved */
+#define ROUND_LIMIT 64
 
 struct kept {
   struct kept *next;
@@ -281,7 +280,7 @@ static void pass_out(struct relay *relay, const struct endpoint *client,
     at = at->next;
   bool is_new = !at;
   if (is_new) {
-    if (relay->association_count >= ASSOCIATION_LIMIT)
+    if (relay->association_count >= relay->association_limit)
       end_oldest(relay);
     at = xcalloc(1, sizeof *at);
     *at = (struct association){.watch = {.fd = -1, .ready = on_outside},

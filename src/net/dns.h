@@ -47,9 +47,9 @@ struct dns_reply {
   enum dns_code code;
   const struct address *addresses; /* A or AAAA, at most DNS_ADDRESSES */
   size_t address_count;
-  uint32_t ttl; /* of the addresses, in seconds; 0: that of a synthetic one */
-  const char *pointer;           /* PTR, or NULL */
-  bool blocked;                  /* policy said no: told by an extended error, if asked by EDNS */
+  uint32_t ttl;        /* of the addresses, in seconds; 0: that of a synthetic one */
+  const char *pointer; /* PTR, or NULL */
+  bool blocked;        /* policy said no: told by an extended error, if asked by EDNS */
 };
 
 /* Writes the answer; returns its length. */

@@ -95,7 +95,7 @@ struct relay {
   uint64_t denial_window_ms;
   unsigned denials_told, denials_untold;
   struct association *associations, *dead_associations; /* UDP; the latest first */
-  size_t association_count;
+  size_t association_count, association_limit;
   struct ping *pings;
   size_t ping_count;
   struct recording *recordings; /* that the monitor has not answered yet */
@@ -130,6 +130,12 @@ void annex_start(struct relay *relay);
 bool annex_relieve(struct relay *relay); /* true: there is room again */
 
 /* pump.c: moving bytes */
+
+/* As many descriptors as we can have, and the connections that there is room for beside pipes, what
+ * every process of ours needs, and so many others. */
+size_t pump_raise_files(void);
+size_t pump_most_flows(size_t others);
+
 void pump(struct flow *flow);
 void want_turn(struct flow *flow); /* there is more to move; others come first */
 void end_clear(struct end *end);

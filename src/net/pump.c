@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "core/alloc.h"
@@ -20,11 +21,33 @@
 #define SPARE_LIMIT 8     /* empty pipes that are kept for the next who needs one */
 #define COPY_SIZE   16384 /* as much may wait for a slow reader; so many at once is much */
 
+#define MOST_FILES  ((rlim_t)1 << 20)
+#define OWN_FILES   96 /* sockets inside, lines, the resolver's */
+#define LEAST_FLOWS 32
+
 char shared_buffer[SHARED_SIZE];
 static unsigned pipe_count; /* in use and spare */
+static unsigned pipe_limit = PIPE_LIMIT;
 static struct { int ends[2]; } spare_pipes[SPARE_LIMIT];
 static unsigned spare_count;
 static uint64_t no_pipes_until_ms;
+
+size_t pump_raise_files(void) {
+  struct rlimit files = {1024, 1024};
+  if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
+    files.rlim_cur = files.rlim_max;
+    (void)setrlimit(RLIMIT_NOFILE, &files);
+    (void)getrlimit(RLIMIT_NOFILE, &files);
+  }
+  return (size_t)(files.rlim_cur < MOST_FILES ? files.rlim_cur : MOST_FILES);
+}
+
+size_t pump_most_flows(size_t others) {
+  size_t files = pump_raise_files();
+  pipe_limit = files / 16 < PIPE_LIMIT ? (unsigned)files / 16 : PIPE_LIMIT;
+  size_t kept = OWN_FILES + 2 * pipe_limit + others;
+  return files > kept + 2 * LEAST_FLOWS ? (files - kept) / 2 : LEAST_FLOWS;
+}
 
 enum moved { MOVED_SOME, MOVED_NOTHING, MOVED_BROKEN };
 
@@ -155,7 +178,7 @@ static bool open_pipe(struct end *end) {
     memcpy(end->pipe, spare_pipes[--spare_count].ends, sizeof end->pipe);
     return true;
   }
-  if (pipe_count >= PIPE_LIMIT || loop_now_ms() < no_pipes_until_ms)
+  if (pipe_count >= pipe_limit || loop_now_ms() < no_pipes_until_ms)
     return false;
   if (!make_pipe(end->pipe)) {
     end->pipe[0] = end->pipe[1] = -1;

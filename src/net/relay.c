@@ -8,7 +8,6 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include "core/cleanup.h"
@@ -18,10 +17,11 @@
 #include "net/flow.h"
 #include "net/proxy-http.h"
 
-#define TICK_MS      500
-#define ACCEPT_BATCH 64
-#define REFUSE_BATCH 4096 /* the kernel's queue */
-#define FULL_MS      2000 /* that somebody may have to wait until there is room */
+#define TICK_MS           500
+#define ACCEPT_BATCH      64
+#define ASSOCIATION_LIMIT 1024
+#define REFUSE_BATCH      4096 /* the kernel's queue */
+#define FULL_MS           2000 /* that somebody may have to wait until there is room */
 
 static struct relay *the_relay; /* watches of listeners hold no pointer back */
 
@@ -255,22 +255,21 @@ static void leave_monitor(const struct relay_input *input) {
     dup2(null, fd); /* a pipe must see its end although we live */
 }
 
-static size_t most_flows(void) {
-  struct rlimit files = {1024, 1024};
-  if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
-    files.rlim_cur = files.rlim_max;
-    (void)setrlimit(RLIMIT_NOFILE, &files);
-    (void)getrlimit(RLIMIT_NOFILE, &files);
-  }
-  return files.rlim_cur > 256 ? (size_t)(files.rlim_cur - 128) / 2 : 64;
+/* Datagrams take one socket for each pair of addresses; connections get what is left. */
+static void share_files(struct relay *relay) {
+  bool datagrams = relay->input->sockets[INSIDE_DATAGRAMS4] >= 0;
+  size_t eighth = pump_raise_files() / 8;
+  relay->association_limit = eighth < ASSOCIATION_LIMIT ? eighth : ASSOCIATION_LIMIT;
+  relay->flow_limit = pump_most_flows(datagrams ? relay->association_limit : 0);
 }
 
 void relay_main(const struct relay_input *input) {
-  struct relay relay = {.input = input, .flow_limit = most_flows(), .reserve = -1};
+  struct relay relay = {.input = input, .reserve = -1};
   the_relay = &relay;
   prctl(PR_SET_NAME, "sandbox-relay");
   ignore_signals();
   leave_monitor(input);
+  share_files(&relay);
   relay.line = (struct watch){.fd = input->line, .ready = on_line};
   if (loop_open(&relay.loop) < 0)
     return;
