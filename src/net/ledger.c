@@ -56,6 +56,8 @@ void ledger_opened(struct ledger *ledger, struct ledger_line *line) {
 }
 
 void ledger_carried(struct ledger *ledger, struct ledger_line *line, bool up, size_t bytes) {
+  if (!ledger)
+    return;
   add(up ? &ledger->sent : &ledger->received, bytes);
   if (line)
     add(up ? &line->sent : &line->received, bytes);

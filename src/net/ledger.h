@@ -42,7 +42,7 @@ struct ledger_line *ledger_find(struct ledger *ledger, const char *host, uint16_
                                 bool allowed, const char *reason);
 
 /* A connection is made, has carried so many bytes (up: to the outside), and ends; without a line if
- * there was none left. */
+ * there was none left. Without a ledger nothing is counted. */
 void ledger_opened(struct ledger *ledger, struct ledger_line *line);
 void ledger_carried(struct ledger *ledger, struct ledger_line *line, bool up, size_t bytes);
 void ledger_closed(struct ledger *ledger, struct ledger_line *line);

@@ -13,6 +13,7 @@
 #include <sys/epoll.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "core/alloc.h"
@@ -20,10 +21,7 @@
 #include "core/escape.h"
 #include "core/file.h"
 #include "net/confine.h"
-#include "net/loop.h"
-
-#define PAIR_LIMIT  512
-#define BUFFER_SIZE 65536
+#include "net/flow.h"
 
 struct listener {
   struct watch watch; /* first: a pointer to it is one to this */
@@ -121,154 +119,116 @@ int publisher_listen(struct publisher *publisher, const struct strv *published,
   return 0;
 }
 
-/* ---- moving bytes ---- */
+/* ---- connections ---- */
 
-struct side {
-  struct watch watch; /* first */
-  struct pair *pair;
-  char *buffer; /* what was read here and not yet written there */
-  size_t used;
-  bool ended, passed;
-};
-
-struct pair {
-  struct pair *next_dead;
+/* Between the host's side, which is there, and the session's, which may take its time: a server
+ * that lets its queue fill up holds up nobody else. Servers listen on either loopback address. */
+struct arrival {
+  struct watch watch; /* first: inside, while it connects */
   struct publishing *publishing;
-  struct side host, inside;
-  bool dead;
+  struct arrival *next_done;
+  int host;
+  uint16_t port;
+  unsigned tried;
 };
 
 struct publishing {
-  struct loop loop;
+  struct relay relay; /* only its loop and its connections */
   struct watch line;
-  size_t pairs;
-  struct pair *dead;
+  size_t arrivals, limit;
+  struct arrival *done; /* to be freed after the round */
 };
 
-static void end_pair(struct pair *pair) {
-  if (pair->dead)
+static int start_connecting(const struct arrival *arrival) {
+  static const struct address tries[] = {{.family = 4, .bytes = {127, 0, 0, 1}},
+                                         {.family = 6, .bytes = {[15] = 1}}};
+  struct sockaddr_storage target;
+  if (arrival->tried >= ARRAY_SIZE(tries))
+    return -1;
+  socklen_t length = address_to_sockaddr(&tries[arrival->tried], arrival->port, &target);
+  int fd = socket(target.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (fd >= 0 && connect(fd, (struct sockaddr *)&target, length) < 0 && errno != EINPROGRESS) {
+    close(fd);
+    return -1;
+  }
+  return fd;
+}
+
+static void finish_arrival(struct arrival *arrival) {
+  struct publishing *publishing = arrival->publishing;
+  if (arrival->host >= 0) { /* nobody listens inside: refused, as without us */
+    reset_on_close(arrival->host);
+    close(arrival->host);
+  }
+  publishing->arrivals--;
+  arrival->next_done = publishing->done;
+  publishing->done = arrival;
+}
+
+static void try_next(struct arrival *arrival) {
+  for (; arrival->tried < 2; arrival->tried++) {
+    arrival->watch.fd = start_connecting(arrival);
+    if (arrival->watch.fd < 0)
+      continue;
+    if (loop_add_level(&arrival->publishing->relay.loop, &arrival->watch, EPOLLOUT) == 0)
+      return;
+    loop_close(&arrival->publishing->relay.loop, &arrival->watch);
+  }
+  finish_arrival(arrival);
+}
+
+static void on_inside(struct watch *watch, uint32_t events) {
+  struct arrival *arrival = (struct arrival *)watch;
+  struct relay *relay = &arrival->publishing->relay;
+  if (events & (EPOLLERR | EPOLLHUP)) {
+    loop_close(&relay->loop, watch);
+    arrival->tried++;
+    try_next(arrival);
     return;
-  struct publishing *publishing = pair->publishing;
-  loop_close(&publishing->loop, &pair->host.watch);
-  loop_close(&publishing->loop, &pair->inside.watch);
-  pair->dead = true;
-  pair->next_dead = publishing->dead;
-  publishing->dead = pair;
-  publishing->pairs--;
+  }
+  int inside = watch->fd;
+  loop_forget(&relay->loop, watch);
+  flow_moved_in(relay, arrival->host, inside, NULL);
+  arrival->host = -1;
+  finish_arrival(arrival);
 }
 
 static void bury(struct publishing *publishing) {
-  while (publishing->dead) {
-    struct pair *pair = publishing->dead;
-    publishing->dead = pair->next_dead;
-    free(pair->host.buffer);
-    free(pair->inside.buffer);
-    free(pair);
+  while (publishing->done) {
+    struct arrival *arrival = publishing->done;
+    publishing->done = arrival->next_done;
+    free(arrival);
   }
 }
 
-/* True if something moved; a connection that broke ends the pair. */
-static bool move_some(struct side *from, struct side *to) {
-  bool moved = false;
-  if (from->used == 0 && !from->ended) {
-    ssize_t got = recv(from->watch.fd, from->buffer, BUFFER_SIZE, MSG_DONTWAIT);
-    if (got < 0 && errno != EAGAIN && errno != EINTR && errno != ENOTCONN)
-      end_pair(from->pair);
-    from->ended = got == 0;
-    from->used = got > 0 ? (size_t)got : 0;
-    moved = got >= 0;
-  }
-  if (from->used > 0 && !from->pair->dead) {
-    ssize_t sent = send(to->watch.fd, from->buffer, from->used, MSG_DONTWAIT | MSG_NOSIGNAL);
-    if (sent < 0 && errno != EAGAIN && errno != EINTR && errno != ENOTCONN)
-      end_pair(from->pair);
-    if (sent > 0) {
-      from->used -= (size_t)sent;
-      memmove(from->buffer, from->buffer + sent, from->used);
-      moved = true;
-    }
-  }
-  if (from->ended && from->used == 0 && !from->passed && !from->pair->dead) {
-    shutdown(to->watch.fd, SHUT_WR);
-    from->passed = moved = true;
-  }
-  return moved;
-}
-
-static uint32_t wanted(const struct side *side, const struct side *other) {
-  return (side->used == 0 && !side->ended ? EPOLLIN : 0) | (other->used > 0 ? EPOLLOUT : 0);
-}
-
-static void on_pair(struct watch *watch, uint32_t events) {
-  struct pair *pair = ((struct side *)watch)->pair;
-  struct loop *loop = &pair->publishing->loop;
-  (void)events;
-  /* Not for ever: the others want to move, too. */
-  for (int turn = 0; turn < 16 && !pair->dead; turn++) {
-    bool out = move_some(&pair->host, &pair->inside);
-    bool in = !pair->dead && move_some(&pair->inside, &pair->host);
-    if (!out && !in)
-      break;
-  }
-  if (!pair->dead && pair->host.passed && pair->inside.passed)
-    end_pair(pair);
-  if (pair->dead)
-    return;
-  loop_change_level(loop, &pair->host.watch, wanted(&pair->host, &pair->inside));
-  loop_change_level(loop, &pair->inside.watch, wanted(&pair->inside, &pair->host));
-}
-
-/* ---- connections ---- */
-
-/* Servers listen on either loopback address; both are tried. Loopback answers at once, unless a
- * server lets its queue fill up, and then only its own port has to wait. */
-static int connect_inside(uint16_t port) {
-  const struct sockaddr_in four = {
-      .sin_family = AF_INET, .sin_port = htons(port), .sin_addr = {htonl(INADDR_LOOPBACK)}};
-  const struct sockaddr_in6 six = {
-      .sin6_family = AF_INET6, .sin6_port = htons(port), .sin6_addr = IN6ADDR_LOOPBACK_INIT};
-  const struct {
-    const void *address;
-    socklen_t length;
-    int family;
-  } tries[] = {{&four, sizeof four, AF_INET}, {&six, sizeof six, AF_INET6}};
-  for (size_t i = 0; i < ARRAY_SIZE(tries); i++) {
-    _cleanup_close_ int fd = socket(tries[i].family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    const struct timeval patience = {.tv_usec = 200 * 1000};
-    if (fd >= 0 && setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience) == 0 &&
-        connect(fd, tries[i].address, tries[i].length) == 0)
-      return steal_fd(&fd);
-  }
-  return -1;
-}
-
-static void open_pair(struct publishing *publishing, int host, int inside) {
-  struct pair *pair = xcalloc(1, sizeof *pair);
-  pair->publishing = publishing;
-  pair->host = (struct side){.watch = {.fd = host, .ready = on_pair}, .pair = pair};
-  pair->inside = (struct side){.watch = {.fd = inside, .ready = on_pair}, .pair = pair};
-  pair->host.buffer = xmalloc(BUFFER_SIZE);
-  pair->inside.buffer = xmalloc(BUFFER_SIZE);
-  publishing->pairs++;
-  if (loop_add_level(&publishing->loop, &pair->host.watch, EPOLLIN) < 0 ||
-      loop_add_level(&publishing->loop, &pair->inside.watch, EPOLLIN) < 0)
-    end_pair(pair);
+/* Something that is not there now, and that waiting connections would ask for again at once. */
+static void wait_a_little(void) {
+  const struct timespec little = {.tv_nsec = 20 * 1000 * 1000};
+  nanosleep(&little, NULL);
 }
 
 static void on_connection(struct watch *watch, uint32_t events) {
   struct listener *listener = (struct listener *)watch;
   struct publishing *publishing = listener->publishing;
   (void)events;
-  _cleanup_close_ int host = accept4(watch->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-  if (host < 0)
-    return;
-  int inside = publishing->pairs < PAIR_LIMIT ? connect_inside(listener->inside) : -1;
-  if (inside >= 0) {
-    open_pair(publishing, steal_fd(&host), inside);
+  int host = accept4(watch->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+  if (host < 0) {
+    if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)
+      wait_a_little();
     return;
   }
-  struct linger reset = {.l_onoff = 1}; /* nobody listens inside: refused, as without us */
-  setsockopt(host, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
+  if (publishing->relay.flow_count + publishing->arrivals >= publishing->limit) {
+    reset_on_close(host);
+    close(host);
+    return;
+  }
+  struct arrival *arrival = xcalloc(1, sizeof *arrival);
+  *arrival = (struct arrival){.watch = {.fd = -1, .ready = on_inside},
+                              .publishing = publishing,
+                              .host = host,
+                              .port = listener->inside};
+  publishing->arrivals++;
+  try_next(arrival);
 }
 
 static void on_monitor_gone(struct watch *watch, uint32_t events) {
@@ -277,26 +237,36 @@ static void on_monitor_gone(struct watch *watch, uint32_t events) {
   _exit(0);
 }
 
+static int watch_listeners(struct publisher *publisher, struct publishing *publishing) {
+  for (size_t i = 0; i < publisher->count; i++) {
+    publisher->listeners[i].publishing = publishing;
+    publisher->listeners[i].watch.ready = on_connection;
+    if (loop_add_level(&publishing->relay.loop, &publisher->listeners[i].watch, EPOLLIN) < 0)
+      return -1;
+  }
+  return 0;
+}
+
 static _Noreturn void publish_main(struct publisher *publisher, int line, int user_ns, int net_ns) {
-  struct publishing publishing = {.line = {.fd = line, .ready = on_monitor_gone}};
+  static const struct relay_input nothing = {.line = -1};
+  struct publishing publishing = {.relay = {.input = &nothing},
+                                  .line = {.fd = line, .ready = on_monitor_gone},
+                                  .limit = pump_most_flows(publisher->count)};
+  struct loop *loop = &publishing.relay.loop;
   prctl(PR_SET_NAME, "sandbox-publish");
   setsid();
-  if (setns(user_ns, CLONE_NEWUSER) < 0 || setns(net_ns, CLONE_NEWNET) < 0 ||
-      loop_open(&publishing.loop) < 0 ||
-      loop_add_level(&publishing.loop, &publishing.line, EPOLLIN) < 0)
+  if (setns(user_ns, CLONE_NEWUSER) < 0 || setns(net_ns, CLONE_NEWNET) < 0 || loop_open(loop) < 0 ||
+      loop_add_level(loop, &publishing.line, EPOLLIN) < 0 ||
+      watch_listeners(publisher, &publishing) < 0)
     _exit(1);
-  for (size_t i = 0; i < publisher->count; i++) {
-    publisher->listeners[i].publishing = &publishing;
-    publisher->listeners[i].watch.ready = on_connection;
-    if (loop_add_level(&publishing.loop, &publisher->listeners[i].watch, EPOLLIN) < 0)
-      _exit(1);
-  }
   close(user_ns);
   close(net_ns);
   if (relay_confine() < 0)
     _exit(1);
   for (;;) {
-    loop_round(&publishing.loop, -1);
+    loop_round(loop, publishing.relay.turns ? 0 : -1);
+    relay_give_turns(&publishing.relay);
+    relay_free_dead(&publishing.relay);
     bury(&publishing);
   }
 }

@@ -5,6 +5,7 @@ import os
 import signal
 import socket
 import subprocess
+import time
 
 import pytest
 
@@ -135,3 +136,86 @@ def test_the_ports_go_with_the_monitor(box):
         assert sessions.eventually(lambda: talk("127.0.0.1", port, b"x"))
         os.kill(process.pid, signal.SIGKILL)
         assert sessions.eventually(lambda: talk("127.0.0.1", port) is None)
+
+
+# ---- hostile servers and clients ----
+
+# On 8000 an echo, on 8001 nobody who ever accepts, on 8002 a byte first and then silence.
+ODD_SERVERS = """
+import socket, threading
+def echo(client):
+    while part := client.recv(65536): client.sendall(part)
+    client.close()
+def serve(port, handle):
+    listener = socket.create_server(("127.0.0.1", port), backlog=200)
+    def loop():
+        while True: threading.Thread(target=handle, args=(listener.accept()[0],), daemon=True).start()
+    threading.Thread(target=loop, daemon=True).start()
+held = []
+deaf = socket.create_server(("127.0.0.1", 8001), backlog=0)
+serve(8002, lambda client: (client.sendall(b"x" * 100), held.append(client)))
+serve(8000, echo)
+threading.Event().wait()
+"""
+
+
+@contextlib.contextmanager
+def odd_servers(box, before=()):
+    """Their ports on the host, and the process that carries."""
+    ports = [free_port() for _ in range(3)]
+    options = [word for i, port in enumerate(ports) for word in ("--publish", f"{port}:{8000 + i}")]
+    process = box.popen([*before, *box.wrap(["/usr/bin/python3", "-c", ODD_SERVERS], options)],
+                        stdin=subprocess.DEVNULL)
+    try:
+        assert sessions.eventually(lambda: talk("127.0.0.1", ports[0], b"x") == "x")
+        with open(f"/proc/{process.pid}/task/{process.pid}/children") as listed:
+            carrier = next(pid for pid in listed.read().split()
+                           if open(f"/proc/{pid}/comm").read() == "sandbox-publish\n")
+        yield ports, carrier
+    finally:
+        end(box, process)
+
+
+def processor_ticks(pid):
+    with open(f"/proc/{pid}/stat") as status:
+        return sum(map(int, status.read().rsplit(")", 1)[1].split()[11:13]))
+
+
+def test_a_server_that_never_accepts_holds_nobody_up(box):
+    with odd_servers(box) as (ports, _), contextlib.ExitStack() as stack:
+        speaking = stack.enter_context(socket.create_connection(("127.0.0.1", ports[0]), 20))
+        for i in range(30):
+            stack.enter_context(socket.create_connection(("127.0.0.1", ports[1]), 5))
+            speaking.sendall(b"%02d" % i)
+            assert speaking.recv(100) == b"%02d" % i
+        assert talk("127.0.0.1", ports[0], b"another") == "another"
+
+
+def test_who_waits_for_nothing_takes_no_time(box):
+    """A client that has said all, hears something, and is gone without reading it, while the server is
+    silent: there is nothing to do, and nothing is done."""
+    with odd_servers(box) as (ports, carrier):
+        for _ in range(3):
+            with socket.create_connection(("127.0.0.1", ports[2]), 5) as client:
+                client.shutdown(socket.SHUT_WR)
+                assert client.recv(1) == b"x"
+        before = processor_ticks(carrier)
+        time.sleep(0.5)
+        assert processor_ticks(carrier) - before < 20, "of 50 that half a second has"
+        assert talk("127.0.0.1", ports[0], b"still") == "still"
+
+
+def test_more_clients_than_descriptors(box):
+    """Those beyond are refused, the others served, and when they have gone there is room again."""
+    with odd_servers(box, ["prlimit", "--nofile=300:300"]) as (ports, _):
+        for _ in range(2):
+            served = 0
+            with contextlib.ExitStack() as stack:
+                for _ in range(150):
+                    with contextlib.suppress(ConnectionError):
+                        client = socket.create_connection(("127.0.0.1", ports[0]), 10)
+                        stack.enter_context(client)
+                        client.sendall(b"x")
+                        served += client.recv(1) == b"x"
+            assert 50 < served < 100, served
+            assert sessions.eventually(lambda: talk("127.0.0.1", ports[0], b"again") == "again")
