@@ -26,6 +26,7 @@ struct access_request {
   const char *path;       /* file: canonical path of the object on the host, any bytes */
   uint64_t device, inode; /* file: the pinned object */
   bool folder, socket;
+  bool lasting;     /* file: to allow it once would give nothing */
   const char *host; /* network: name (lower case, no trailing dot) or literal address */
   uint16_t port;
   pid_t pid; /* the asking process as the monitor sees it; 0: not known */

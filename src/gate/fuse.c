@@ -180,6 +180,7 @@ void held_ask(struct held *held, enum want want) {
       .inode = held->node->status.st_ino,
       .folder = S_ISDIR(held->node->status.st_mode),
       .socket = S_ISSOCK(held->node->status.st_mode),
+      .lasting = held->waiting.needs_mount,
       .pid = held->waiting.request.pid,
   };
   if (fuse_req_interrupted(held->request) && gate_must_end(held->waiting.request.pid)) {

@@ -63,9 +63,14 @@ static struct question *find_question(const struct decisions *decisions, const c
 
 static int check_allowed_scope(const struct question *question, const struct reply *reply,
                                struct sb_error *error) {
-  if (reply->scope <= question->widest)
+  if (reply->scope >= question->narrowest && reply->scope <= question->widest)
     return 0;
   _cleanup_free_ char *shown = request_show(&question->request);
+  if (reply->scope < question->narrowest) {
+    sb_fail(error, SB_CODE_DENIED, 0,
+            "%s cannot be allowed just once: the call needs it in its place", shown);
+    return sb_hint(error, "allow it for the session, or deny it");
+  }
   sb_fail(error, SB_CODE_DENIED, 0, "%s can be allowed only for: %s", shown,
           scope_name(question->widest));
   const char *hint = question->secret

@@ -39,7 +39,8 @@ static const struct {
 static bool is_offered(const struct question *question, size_t index) {
   if (keys[index].line == LINE_TREE)
     return question->proposal && !question->secret;
-  return keys[index].line == LINE_DENY || keys[index].scope <= question->widest;
+  return keys[index].line == LINE_DENY ||
+         (keys[index].scope >= question->narrowest && keys[index].scope <= question->widest);
 }
 
 char *prompt_elide(const char *bytes, size_t limit) {

@@ -69,10 +69,12 @@ struct question *question_new(const struct access_request *request, const struct
   process_describe(request->pid, &question->exe, &question->cwd);
   question->widest = SCOPE_ORG;
   if (request->subject == SUBJECT_FILE) {
+    if (request->lasting || request->want == WANT_WRITE)
+      question->narrowest = SCOPE_SESSION;
     if (request->want != WANT_WRITE)
       question->proposal = ancestor_propose(policy, context, request->path);
     if (ancestor_is_too_large(context, request->path))
-      question->widest = SCOPE_ONCE;
+      question->widest = question->narrowest = SCOPE_ONCE;
   }
   return question;
 }
@@ -158,6 +160,7 @@ json_t *question_to_json(const struct question *question, uint64_t now_ns) {
   if (question->proposal)
     json_set_path(object, "proposal", question->proposal);
   json_set_string(object, "secret", question->secret);
+  json_set_string(object, "narrowest", scope_name(question->narrowest));
   json_set_string(object, "widest", scope_name(question->widest));
   uint64_t left = question->deadline_ns > now_ns ? question->deadline_ns - now_ns : 0;
   json_object_set_new(object, "seconds_left", json_real((double)left / 1e9));
@@ -217,6 +220,7 @@ struct question *question_from_json(const json_t *message) {
   question->exe = path_or_unknown(message, "exe");
   question->cwd = path_or_unknown(message, "cwd");
   question->proposal = json_get_path(message, "proposal");
+  question->narrowest = read_scope(text_of(message, "narrowest"));
   question->widest = read_scope(text_of(message, "widest"));
   const char *secret = text_of(message, "secret");
   question->secret = question->own_secret = secret ? escape_string(secret) : NULL;

@@ -23,6 +23,7 @@ struct question {
   char *proposal;                /* a folder that could be allowed as a whole, or NULL */
   const char *secret;            /* why it is a secret, or NULL */
   char *own_secret;              /* the same where it did not come from the table */
+  enum grant_scope narrowest;    /* shorter approvals would give nothing: they are refused */
   enum grant_scope widest;       /* longer approvals are refused */
   uint64_t asked_ns, deadline_ns;
   struct waiter *waiters;

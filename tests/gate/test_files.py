@@ -628,19 +628,44 @@ def listening(box, path, kind=socket.SOCK_STREAM, backlog=5):
         yield listener
 
 
+def once(event):
+    """Where that can be had."""
+    return gates.approve("once") if event["narrowest"] == "once" else gates.deny()
+
+
+@pytest.mark.parametrize("way", ["connect", "inotify"])
+def test_once_is_refused_where_it_would_give_nothing(box, gate, ground, way):
+    """Whoever answers is told so, and may answer again."""
+    if gate == "notify":
+        pytest.skip("all can be had there: test_once_is_one_call_of_any_kind")
+    path, told = f"{ground}/{'socket' if way == 'connect' else 'file'}", []
+    with listening(box, f"{ground}/socket"):
+        with gates.Session(box, gate, [files(box), way, path], lambda event: None) as it:
+            assert sessions.eventually(lambda: it.asked)
+            control = sessions.Control(box, it.sid)
+            pending = control.call({"cmd": "cmd.pending"})
+            (question,) = pending["requests"]
+            for scope in ("once", "session"):
+                told.append(control.call({"cmd": "cmd.approve", "id": question["id"], "scope": scope}))
+            assert lines(it.finish()) == [f"{way} ok"], told
+            control.__exit__()
+    assert question["narrowest"] == "session"
+    assert "just once" in told[0]["error"]["message"] and told[1]["ok"], told
+
+
 @pytest.mark.parametrize("way", ["connect", "send", "inotify", "path-only", "path-nofollow", "execute"])
 def test_once_is_one_call_of_any_kind(box, gate, ground, way):
     """It does what it does outside; the next one is asked about again, and denied. The process forks to
     execute, so that the second is another's."""
     path = f"{ground}/{'program' if way == 'execute' else 'file' if way not in NEEDS_IT[:2] else 'socket'}"
-    answers = iter([gates.approve("once")])
+    answers = iter([once])
     kind = socket.SOCK_DGRAM if way == "send" else socket.SOCK_STREAM
     with listening(box, f"{ground}/socket", kind):
         argv = [files(box), way, path]
         expected = lines(box.plain(argv))
         script = f"{files(box)} {way} {path}; {files(box)} {way} {path}"
         inside, asked = gates.run(box, gate, ["/bin/sh", "-c", script],
-                                  lambda event: next(answers, gates.deny()))
+                                  lambda event: next(answers, lambda _: gates.deny())(event))
     first = f"{way} EACCES" if gate == "fuse" and way in NEEDS_IT else expected[0]
     assert lines(inside) == [first, f"{way} EACCES"], (inside, asked)
     assert len(asked) == 2, asked
@@ -730,7 +755,7 @@ def test_once_is_for_the_object_that_was_shown(box, gate, ground, way):
             return gates.deny()
         os.remove(link)
         os.symlink(bad, link)
-        return gates.approve("once")
+        return once(event)
 
     with listening(box, f"{ground}/socket"), listening(box, f"{ground}/bad-socket") as other:
         os.symlink(bad, link)
@@ -789,7 +814,7 @@ def test_who_waits_to_be_connected_once_can_be_ended(box, gate, ground):
                 one.connect(f"{ground}/socket")
         script = f"{files(box)} connect {ground}/socket & sleep 0.5; kill -9 $!; wait; echo after"
         inside, asked = gates.run(box, gate, ["/bin/sh", "-c", script],
-                                  lambda event: gates.approve("once"))
+                                  once)
     refused = ["connect EACCES"] if gate == "fuse" else []
     assert lines(inside) == [*refused, "after"] and len(asked) == 1, (inside, asked)
 
