@@ -22,6 +22,7 @@
 #include "core/cleanup.h"
 #include "core/file.h"
 #include "engine/cellar.h"
+#include "engine/listing.h"
 #include "engine/mounts.h"
 
 /* One packet: this, the path, the kept names, then the masks, each string with its NUL. */
@@ -291,12 +292,18 @@ static int open_once(struct state *state, const struct packet_header *header, co
   return fd < 0 ? -errno : fd;
 }
 
+static int list_once(struct state *state, const struct packet_header *header, const char *path) {
+  _cleanup_close_ int folder = open_approved(state, header, path);
+  return folder < 0 ? folder : listing_copy(folder);
+}
+
 static void obey(struct state *state, const char *packet) {
   struct packet_header header;
   memcpy(&header, packet, sizeof header);
   const char *path = packet + sizeof header, *masks = path + strlen(path) + 1;
-  if (header.kind == BROKER_OPEN) {
-    _cleanup_close_ int fd = open_once(state, &header, path);
+  if (header.kind == BROKER_OPEN || header.kind == BROKER_LIST) {
+    _cleanup_close_ int fd = header.kind == BROKER_LIST ? list_once(state, &header, path)
+                                                        : open_once(state, &header, path);
     answer(state, fd < 0 ? fd : 0, fd);
     return;
   }

@@ -23,6 +23,7 @@ enum broker_kind {
   BROKER_REVOKE, /* what was granted at `path` goes away */
   BROKER_REPEAT, /* a folder or link of the host is made at `path` in the session's empty root */
   BROKER_FORGET, /* a link that was made so, with this text, goes away */
+  BROKER_LIST,   /* copies the names in the folder at `path`; the reply carries the copy */
   BROKER_OPEN,   /* opens the file at `path` through a read-only clone; the reply carries it */
 };
 
@@ -39,7 +40,7 @@ enum broker_flag {
 struct broker_request {
   enum broker_kind kind;
   unsigned flags;
-  uint64_t device, inode; /* GRANT, OPEN: what the path must lead to */
+  uint64_t device, inode; /* GRANT, OPEN, LIST: what the path must lead to */
   const char *path;       /* canonical, absolute */
   /* GRANT, writable: names below it, parents first, each after a letter that says what becomes of
    * it: BROKER_PINS or BROKER_SEALS. May be NULL. */
@@ -59,5 +60,6 @@ int broker_send(const struct broker *broker, const struct broker_request *reques
 #define BROKER_READY 1
 
 /* Takes the reply: BROKER_READY, 0 or the negative errno of the request in *ret_result, and for
- * BROKER_OPEN a descriptor in *ret_fd (else -1). Returns false if the broker is gone. */
+ * BROKER_OPEN and BROKER_LIST a descriptor in *ret_fd (else -1). Returns false if the broker is
+ * gone. */
 bool broker_receive(const struct broker *broker, int *ret_result, int *ret_fd);

@@ -464,7 +464,8 @@ void gate_forget_link(struct gate *gate, const char *path, const char *target) {
 }
 
 void gate_open(struct gate *gate, struct waiting *waiting) {
-  struct grant_job *job = new_job(BROKER_OPEN, waiting->request.path, 0);
+  enum broker_kind kind = waiting->request.folder ? BROKER_LIST : BROKER_OPEN;
+  struct grant_job *job = new_job(kind, waiting->request.path, 0);
   job->request.device = waiting->request.device;
   job->request.inode = waiting->request.inode;
   join_job(job, waiting);

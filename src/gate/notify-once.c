@@ -3,15 +3,16 @@
  *
  *   to read, or to hold (O_PATH)  a descriptor is handed in; always one to read from, as the kernel
  *                                 hands in no others
+ *   to list                       a copy of the names alone is handed in
  *   to look                       we look, and tell
  *   to connect, send, watch       a stand-in makes the call on the caller's descriptor
  *   to execute                    a descriptor is handed in, and where the program is looked for
  *                                 there is for a moment a link to "my own descriptor N", whoever
  *                                 reads it: it leads the caller to the program, others to nothing
  *
- * Descriptors are of regular files only, through a read-only mount that is attached nowhere. A
- * folder's would be a way to walk the host; one from the host's own mount could be opened again for
- * writing by way of /proc/self/fd. */
+ * Descriptors are of regular files only (and such copies), through a read-only mount that is
+ * attached nowhere. A folder's would be a way to walk the host; one from the host's own mount could
+ * be opened again for writing by way of /proc/self/fd. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -233,7 +234,7 @@ void notify_serve_once(struct held *held) {
     stand_in(held);
   else if (call->trap->kind == TRAP_EXECUTE && S_ISREG(mode))
     open_and(held, hand_in_program);
-  else if (opens && S_ISREG(mode))
+  else if ((opens && S_ISREG(mode)) || (call_only_reads(call) && S_ISDIR(mode)))
     open_and(held, hand_in);
   else if ((S_ISREG(mode) || S_ISSOCK(mode)) && !opens)
     tell(held);

@@ -339,6 +339,9 @@ static void serve(struct held *held) {
     notify_begin_once(held);
   else if (held->found.place == PLACE_GATED)
     notify_fail(held, EACCES);
+  else if (held->found.place == PLACE_FOLDER && call_only_reads(&held->call) &&
+           is_what_was_shown(held))
+    notify_serve_once(held);
   else
     notify_next(held);
 }

@@ -114,7 +114,8 @@ void gate_repeat(struct gate *gate, struct waiting *waiting, const char *path, c
 /* Takes such a link away again, if it is still the same. */
 void gate_forget_link(struct gate *gate, const char *path, const char *target);
 
-/* Opens the waiting's regular file through a read-only clone, for this call alone. */
+/* Opens the waiting's regular file through a read-only clone, or a copy of the names in its folder,
+ * for this call alone. */
 void gate_open(struct gate *gate, struct waiting *waiting);
 
 /* The call was interrupted or its process died; `done` is not called. */

@@ -832,6 +832,38 @@ def test_once_with_a_full_table_of_descriptors(box, gate, ground):
     assert lines(inside) == ["full-table EMFILE"], inside
 
 
+LISTER = """
+import os, sys
+held = os.open(sys.argv[1], os.O_RDONLY)
+print(sorted((entry.name, entry.is_dir(follow_symlinks=False), entry.is_symlink())
+             for entry in os.scandir(held)))
+def attempt(*words, **more):
+    try:
+        os.open(*words, **more)
+        print('WORKED', words)
+    except OSError as error:
+        print(error.strerror)
+if len(sys.argv) > 2:
+    attempt('file', os.O_RDONLY, dir_fd=held)
+    attempt('sub', os.O_RDONLY, dir_fd=held)
+    attempt('sub/below', os.O_RDONLY, dir_fd=held)
+    attempt('../.ssh/id_rsa', os.O_RDONLY, dir_fd=held)
+    attempt('made', os.O_WRONLY | os.O_CREAT, dir_fd=held)
+    attempt(sys.argv[1], os.O_RDONLY)
+"""
+
+
+@pytest.mark.escape
+def test_a_folder_is_listed_once(box, gate, ground):
+    """Its names, as outside, and nothing more: what they stand for is another question."""
+    outside = box.plain(["/usr/bin/python3", "-c", LISTER, ground])
+    answers = iter([gates.approve("once")])
+    inside, asked = gates.run(box, gate, ["/usr/bin/python3", "-c", LISTER, ground, "more"],
+                              lambda event: next(answers, gates.deny()))
+    assert asked[0] == ("list", ground) and lines(inside)[0] == lines(outside)[0], (inside, asked)
+    assert "('sub', True, False)" in lines(inside)[0] and "WORKED" not in inside.stdout, inside
+
+
 def test_folders_are_never_handed_in(box, gate, ground):
     """A descriptor of a host folder would be a way to walk the host."""
     script = f"import os\nfd = os.open('{ground}/sub', os.O_RDONLY)\n" \
