@@ -1,21 +1,16 @@
 /* Sockets of the host's programs that lie where the session can see them. A read-only mount does
  * not stop connect(2), and whoever listens may do anything for who asks. Those with well-known
  * places are not in the view; of the others the kernel has a list. */
-#include <errno.h>
 #include <fcntl.h>
-#include <linux/netlink.h>
-#include <linux/rtnetlink.h>
-#include <linux/sock_diag.h>
-#include <linux/unix_diag.h>
 #include <netinet/tcp.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 
 #include "core/alloc.h"
 #include "core/cleanup.h"
 #include "core/file.h"
+#include "core/unix-diag.h"
 #include "plan/compile.h"
 
 #define TABLE       "/proc/self/net/unix"
@@ -52,75 +47,22 @@ static void add_socket(struct compiler *compiler, const char *name) {
 
 /* ---- asking the kernel ---- */
 
-static int send_request(int line) {
-  struct {
-    struct nlmsghdr head;
-    struct unix_diag_req request;
-  } message = {
-      .head = {.nlmsg_len = sizeof message,
-               .nlmsg_type = SOCK_DIAG_BY_FAMILY,
-               .nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP},
-      /* Who listens, and who takes datagrams; not each of their connections. */
-      .request = {.sdiag_family = AF_UNIX,
-                  .udiag_states = 1 << TCP_LISTEN | 1 << TCP_CLOSE,
-                  .udiag_show = UDIAG_SHOW_NAME},
-  };
-  struct sockaddr_nl kernel = {.nl_family = AF_NETLINK};
-  return sendto(line, &message, sizeof message, 0, (struct sockaddr *)&kernel, sizeof kernel) < 0
-             ? -errno
-             : 0;
+static void take_name(void *context, const struct unix_diag_msg *socket, int kind, const void *data,
+                      size_t length) {
+  (void)socket;
+  const char *bytes = data;
+  if (kind != UNIX_DIAG_NAME || length == 0 || bytes[0] != '/')
+    return;
+  _cleanup_free_ char *name = xstrndup(bytes, length);
+  add_socket(context, name);
 }
 
-static void take_socket(struct compiler *compiler, const struct nlmsghdr *head) {
-  const struct unix_diag_msg *socket = NLMSG_DATA(head);
-  const struct rtattr *attribute = (const struct rtattr *)(socket + 1);
-  int left = (int)(head->nlmsg_len - NLMSG_LENGTH(sizeof *socket));
-  for (; RTA_OK(attribute, left); attribute = RTA_NEXT(attribute, left)) {
-    const char *bytes = RTA_DATA(attribute);
-    if (attribute->rta_type != UNIX_DIAG_NAME || RTA_PAYLOAD(attribute) == 0 || bytes[0] != '/')
-      continue;
-    _cleanup_free_ char *name = xstrndup(bytes, RTA_PAYLOAD(attribute));
-    add_socket(compiler, name);
-  }
-}
-
-/* NLMSG_OK compares numbers with and without sign, which clang does not accept. */
-static bool is_whole(const struct nlmsghdr *head, int left) {
-  return left >= (int)sizeof *head && head->nlmsg_len >= sizeof *head &&
-         head->nlmsg_len <= (unsigned)left;
-}
-
-/* 1: there is more, 0: that was all. */
-static int take_answer(struct compiler *compiler, const char *bytes, size_t length) {
-  int left = (int)length;
-  for (const struct nlmsghdr *head = (const struct nlmsghdr *)bytes; is_whole(head, left);
-       head = NLMSG_NEXT(head, left)) {
-    if (head->nlmsg_type == NLMSG_DONE)
-      return 0;
-    if (head->nlmsg_type == NLMSG_ERROR)
-      return -EOPNOTSUPP; /* the kernel was built without it */
-    if (head->nlmsg_len >= NLMSG_LENGTH(sizeof(struct unix_diag_msg)))
-      take_socket(compiler, head);
-  }
-  return 1;
-}
-
+/* Who listens, and who takes datagrams; not each of their connections. */
 static int ask_kernel(struct compiler *compiler) {
-  _cleanup_close_ int line = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG);
-  union {
-    char bytes[8192]; /* as much as the kernel gives at once by itself */
-    struct nlmsghdr align;
-  } answer;
-  int result = line < 0 ? -errno : send_request(line);
-  if (result < 0)
-    return result;
-  do {
-    ssize_t got = recv(line, &answer, sizeof answer, 0);
-    if (got <= 0)
-      return got < 0 ? -errno : -EPROTO;
-    result = take_answer(compiler, answer.bytes, (size_t)got);
-  } while (result > 0);
-  return result;
+  _cleanup_close_ int line = unix_diag_open();
+  return line < 0 ? line
+                  : unix_diag_dump(line, 1 << TCP_LISTEN | 1 << TCP_CLOSE, UDIAG_SHOW_NAME,
+                                   take_name, compiler);
 }
 
 /* ---- reading its table, which takes longer: it has every connection ---- */
