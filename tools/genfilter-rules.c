@@ -147,7 +147,7 @@ static bool names_call(const struct rule *rule, const char *call) {
 static bool applies(const struct rule *rule, struct variant variant) {
   return rule->when == ALWAYS || (rule->when == ONLY_DEBUG && variant.debug) ||
          (rule->when == NOT_CONTAINERS && !variant.containers) ||
-         (rule->when == ONLY_NOTIFY && variant.notify);
+         (rule->when == ONLY_NOTIFY && variant.waits == WAIT_PATHS);
 }
 
 const struct rule *rule_next(const struct rule *rule, const char *call, struct variant variant) {

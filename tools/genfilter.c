@@ -40,9 +40,10 @@ static const struct architecture architectures[] = {
 /* Where numbers live; the second range is 32-bit ARM's own. */
 static const struct { uint32_t first, end; } ranges[] = {{0, 1024}, {0xf0000, 0xf0010}};
 
-static const char *const variant_names[2][2][2] = {
+static const char *const variant_names[WAIT_COUNT][2][2] = {
     {{"plain", "containers"}, {"debug", "debug_containers"}},
-    {{"notify", "notify_containers"}, {"notify_debug", "notify_debug_containers"}},
+    {{"paths", "paths_containers"}, {"paths_debug", "paths_debug_containers"}},
+    {{"connect", "connect_containers"}, {"connect_debug", "connect_debug_containers"}},
 };
 
 /* The rows of traps.def; `row.number` is filled in for each architecture. */
@@ -127,7 +128,9 @@ static struct segment segment_of(const struct syscall_row *row, struct variant v
     return absent;
   switch (row->class) {
   case SYSCALL_ALLOW:
-    if (!variant.notify || !is_trapped(row->name))
+    if (variant.waits == WAIT_CONNECT && strcmp(row->name, "connect") == 0)
+      return (struct segment){.action = SECCOMP_RET_USER_NOTIF};
+    if (variant.waits != WAIT_PATHS || !is_trapped(row->name))
       return allow;
     if (rule_next(NULL, row->name, variant))
       return segment_by_rules(row->name, variant);
@@ -176,7 +179,7 @@ static void write_program(const struct architecture *architecture, const char *s
   emit_filter(&program, tables, ARRAY_SIZE(tables), variant);
 
   printf("static const struct sock_filter %s_%s[] = {\n", symbol,
-         variant_names[variant.notify][variant.debug][variant.containers]);
+         variant_names[variant.waits][variant.debug][variant.containers]);
   while (program.length-- > 0) {
     struct sock_filter code = program.code[program.length];
     printf("  {0x%02x, %u, %u, 0x%08x},\n", code.code, code.jt, code.jf, code.k);
@@ -221,7 +224,8 @@ static void check_traps(void) {
 }
 
 static struct variant variant_of(int index) {
-  return (struct variant){.notify = index & 4, .debug = index & 2, .containers = index & 1};
+  return (struct variant){
+      .waits = (enum seccomp_waits)(index >> 2), .debug = index & 2, .containers = index & 1};
 }
 
 int main(int argc, char **argv) {
@@ -232,11 +236,11 @@ int main(int argc, char **argv) {
 
   check_traps();
   printf("/* Made by tools/genfilter from src/engine/syscalls.def and traps.def. */\n");
-  for (int i = 0; i < 8; i++)
+  for (int i = 0; i < 4 * WAIT_COUNT; i++)
     write_program(architecture, symbol, variant_of(i));
-  printf("static const struct sock_fprog %s[2][2][2] = { /* [notify][debug][containers] */\n",
-         symbol);
-  for (int i = 0; i < 8; i++) {
+  printf("static const struct sock_fprog %s[%d][2][2] = { /* [waits][debug][containers] */\n",
+         symbol, WAIT_COUNT);
+  for (int i = 0; i < 4 * WAIT_COUNT; i++) {
     const char *variant = variant_names[i >> 2][i >> 1 & 1][i & 1];
     printf("  [%d][%d][%d] = {sizeof %s_%s / sizeof %s_%s[0], (struct sock_filter *)%s_%s},\n",
            i >> 2, i >> 1 & 1, i & 1, symbol, variant, symbol, variant, symbol, variant);

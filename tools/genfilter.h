@@ -6,6 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "engine/seccomp.h"
+
 /* One test of one argument. Only the low 32 bits are looked at: every argument that we judge is an
  * int or smaller to the kernel, so garbage above must not change the answer. For a pointer, which
  * may be NULL or not, there is `high`. */
@@ -25,7 +27,8 @@ struct rule {
 };
 
 struct variant {
-  bool debug, containers, notify;
+  bool debug, containers;
+  enum seccomp_waits waits;
 };
 
 extern const struct rule rules[];

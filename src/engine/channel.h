@@ -25,6 +25,8 @@ enum message_kind {
                        netfilter), for the network driver */
   MESSAGE_GATE,     /* carries the gate's device or listener, the mount and user namespaces, and the
                        pid namespace (FUSE) or the root (seccomp notify) */
+  MESSAGE_CONNECTS, /* carries the listener that calls of connect(2) wait for: the connector's.
+                       Comes with the next */
   MESSAGE_STARTED,  /* the exec succeeded; value: pid inside; if idle, carries /proc and /tmp. Not
                        sent for a command that has ended at once */
   MESSAGE_STOPPED,  /* the workload was stopped by job control */

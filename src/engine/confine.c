@@ -3,12 +3,15 @@
 #include "engine/confine.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/keyctl.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
+#include "core/cleanup.h"
 #include "engine/caps.h"
 #include "engine/landlock.h"
 #include "engine/seccomp.h"
@@ -27,6 +30,39 @@ static int replace_keyring(void) {
 static int forbid_core_files(void) {
   struct rlimit never = {1, 1};
   return setrlimit(RLIMIT_CORE, &never) < 0 ? -errno : 0;
+}
+
+/* Nobody may look into any process, says the machine (Yama). */
+static bool is_looking_forbidden(void) {
+  char scope = '0';
+  _cleanup_close_ int fd = open("/proc/sys/kernel/yama/ptrace_scope", O_RDONLY | O_CLOEXEC);
+  return fd >= 0 && read(fd, &scope, 1) == 1 && scope == '3';
+}
+
+/* The connector takes sockets and memory from processes (Linux 5.6, or a container forbids it).
+ * Where there is a listener already, by a sandbox around us, there can be no second one. */
+static int listen_for_connects(struct seccomp_variant variant) {
+  if (syscall(SYS_pidfd_getfd, -1, -1, 0) == 0 || errno != EBADF)
+    return -ENOSYS;
+  if (process_vm_readv(getpid(), NULL, 0, NULL, 0, 0) < 0 || is_looking_forbidden())
+    return -EPERM;
+  variant.waits = WAIT_CONNECT;
+  return seccomp_install_listener(seccomp_program(variant));
+}
+
+static int install_filter(const struct plan *plan, struct start_report *report, int *ret_listener) {
+  *ret_listener = -1;
+  if (plan->seccomp.waits != WAIT_NOTHING) {
+    *ret_listener = seccomp_install_listener(seccomp_program(plan->seccomp));
+    return *ret_listener < 0 ? report_failure(report, STEP_LISTENER, *ret_listener) : 0;
+  }
+  if (plan->guards_sockets)
+    *ret_listener = listen_for_connects(plan->seccomp);
+  if (*ret_listener >= 0)
+    return 0;
+  report->weaker_sockets = plan->guards_sockets;
+  int result = seccomp_install(seccomp_program(plan->seccomp));
+  return result < 0 ? report_failure(report, STEP_SECCOMP, result) : 0;
 }
 
 int confine_self(const struct plan *plan, struct start_report *report, int *ret_listener) {
@@ -50,14 +86,5 @@ int confine_self(const struct plan *plan, struct start_report *report, int *ret_
   result = plan->no_listening ? seccomp_forbid_listening() : 0;
   if (result < 0)
     return report_failure(report, STEP_SECCOMP, result);
-  *ret_listener = -1;
-  if (plan->seccomp.notify) {
-    result = seccomp_install_listener(seccomp_program(plan->seccomp));
-    if (result < 0)
-      return report_failure(report, STEP_LISTENER, result);
-    *ret_listener = result;
-    return 0;
-  }
-  result = seccomp_install(seccomp_program(plan->seccomp));
-  return result < 0 ? report_failure(report, STEP_SECCOMP, result) : 0;
+  return install_filter(plan, report, ret_listener);
 }

@@ -6,5 +6,6 @@
 #include "plan/plan.h"
 
 /* Returns 0 or a negative errno noted in the report. Raw system calls only. Where the gate is
- * seccomp notify, *ret_listener is what its supervisor listens on, else -1. */
+ * seccomp notify, *ret_listener is what its supervisor listens on; in static mode it is the
+ * connector's; else -1. */
 int confine_self(const struct plan *plan, struct start_report *report, int *ret_listener);

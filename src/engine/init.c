@@ -34,6 +34,7 @@ struct init {
   const struct init_input *input;
   struct start_report *report;
   struct view view;
+  int connects;      /* the connector's listener, until the monitor has it; -1: none */
   int child_signals; /* signalfd for SIGCHLD */
   pid_t workload;    /* the process we wait for: the command, or the leader of its terminal */
   struct exec_table execs;
@@ -213,8 +214,10 @@ static int prepare(struct init *init) {
   int listener;
   if (confine_self(init->input->plan, init->report, &listener) < 0)
     return -1;
-  if (listener < 0)
+  if (init->input->plan->gate != GATE_NOTIFY) {
+    init->connects = listener;
     return 0;
+  }
   /* From here on our own paths wait for the monitor, too. It never waits for us, so nobody is
    * stuck; and all we start has the same filter and the same listener. */
   int result = view_hand_over_listener(&init->view, listener);
@@ -398,17 +401,28 @@ static void tell_started(struct init *init) {
                 sizeof message);
 }
 
+/* Who connects waits for the connector, which the monitor starts. */
+static void hand_over_connects(struct init *init) {
+  struct message message = {.kind = MESSAGE_CONNECTS};
+  if (init->connects < 0)
+    return;
+  (void)fd_send(init->input->channel, &init->connects, 1, &message, sizeof message);
+  close(init->connects);
+  init->connects = -1;
+}
+
 /* The end of a command says that it was started: one that ends at once wakes the monitor once. */
 static bool is_over_at_once(struct init *init) {
-  struct pollfd children = {.fd = init->child_signals, .events = POLLIN};
+  struct pollfd watched[] = {{.fd = init->child_signals, .events = POLLIN},
+                             {.fd = init->connects, .events = POLLIN}};
   siginfo_t ended = {0};
-  return poll(&children, 1, AT_ONCE_MS) == 1 &&
+  return poll(watched, ARRAY_SIZE(watched), AT_ONCE_MS) > 0 && watched[0].revents &&
          waitid(P_PID, (id_t)init->workload, &ended, WEXITED | WNOHANG | WNOWAIT) == 0 &&
          ended.si_pid == init->workload;
 }
 
 _Noreturn void init_main(const struct init_input *input) {
-  struct init init = {.input = input, .report = input->report};
+  struct init init = {.input = input, .report = input->report, .connects = -1};
   int terminal;
   if (prepare(&init) < 0 || watch_children(&init) < 0 || open_terminal(&init, &terminal) < 0)
     give_up();
@@ -416,8 +430,11 @@ _Noreturn void init_main(const struct init_input *input) {
     give_up();
   let_go_of_stdio(input);
   /* What is weaker than usual is said before the command can print anything. */
-  bool weaker = init.report->weaker_proc || init.report->weaker_sysfs;
-  if (input->tell_at_once || weaker || !is_over_at_once(&init))
+  bool weaker =
+      init.report->weaker_proc || init.report->weaker_sysfs || init.report->weaker_sockets;
+  if (input->tell_at_once || weaker || !is_over_at_once(&init)) {
+    hand_over_connects(&init);
     tell_started(&init);
+  }
   supervise(&init);
 }

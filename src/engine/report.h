@@ -71,6 +71,7 @@ struct start_report {
   const char *volatile detail; /* STEP_LANDLOCK: the path */
   volatile bool weaker_proc;   /* a fresh /proc was refused: nested mode */
   volatile bool weaker_sysfs;
+  volatile bool weaker_sockets; /* connect(2) could not be made to wait for the connector */
   volatile pid_t command;       /* pid inside of the workload's first process */
   struct command_failure spawn; /* of the command being started */
   volatile pid_t spawned;

@@ -19,7 +19,7 @@
 #endif
 
 const struct sock_fprog *seccomp_program(struct seccomp_variant variant) {
-  return &seccomp_filters[variant.notify][variant.debug][variant.containers];
+  return &seccomp_filters[variant.waits][variant.debug][variant.containers];
 }
 
 int seccomp_install(const struct sock_fprog *program) {

@@ -5,10 +5,13 @@
 #include <linux/filter.h>
 #include <stdbool.h>
 
+/* Which calls wait for a listener: none; those that take a path (traps.def); connect(2) alone. */
+enum seccomp_waits { WAIT_NOTHING, WAIT_PATHS, WAIT_CONNECT, WAIT_COUNT };
+
 struct seccomp_variant {
   bool debug;      /* ptrace and process_vm_* allowed */
   bool containers; /* user namespaces and mounts allowed (nested containers) */
-  bool notify;     /* calls that take a path wait for the listener: traps.def */
+  enum seccomp_waits waits;
 };
 
 /* The program for this machine's architecture. Never NULL. */
@@ -18,7 +21,7 @@ const struct sock_fprog *seccomp_program(struct seccomp_variant variant);
  * safe between clone and exec. Returns 0 or a negative errno. */
 int seccomp_install(const struct sock_fprog *program);
 
-/* The same for a notify variant; returns the listener. */
+/* The same for a variant in which calls wait; returns the listener. */
 int seccomp_install_listener(const struct sock_fprog *program);
 
 /* Before it, if asked for: listen(2) fails with EACCES from now on. */

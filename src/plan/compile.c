@@ -186,7 +186,8 @@ static void plan_settings(struct compiler *compiler) {
     strv_add(&plan->publish, *port);
   plan->ask_writes = compiler->policy->ask_writes;
   plan->gate = compiler->dynamic ? compiler->request->gate : GATE_NONE;
-  plan->seccomp.notify = plan->gate == GATE_NOTIFY;
+  plan->seccomp.waits = plan->gate == GATE_NOTIFY ? WAIT_PATHS : WAIT_NOTHING;
+  plan->guards_sockets = !compiler->dynamic && !request->for_backend;
   plan->landlock = landlock_plan_new(landlock_abi());
   /* The gate refuses writes itself, and says so; and Landlock cannot be widened later. It still
    * holds what was opened outside, which is not below the session's root. */

@@ -129,6 +129,10 @@ static int check_socket(struct compiler *compiler, const char *path, struct sb_e
     if (strcmp(path_base(object), wide_doors[i].name) == 0)
       strv_addf(&compiler->plan->warnings, "network.unix_sockets: %s", wide_doors[i].warning);
   }
+  struct plan *plan = compiler->plan;
+  ARRAY_GROW(plan->sockets, plan->socket_count);
+  plan->sockets[plan->socket_count++] = (struct plan_socket){
+      .path = steal_pointer(object), .device = status.st_dev, .inode = status.st_ino};
   return 0;
 }
 

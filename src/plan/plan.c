@@ -84,6 +84,9 @@ void plan_clear(struct plan *plan) {
   strv_clear(&plan->environment);
   strv_clear(&plan->warnings);
   strv_clear(&plan->notes);
+  for (size_t i = 0; i < plan->socket_count; i++)
+    free(plan->sockets[i].path);
+  free(plan->sockets);
   free(plan->working_folder);
   free(plan->hostname);
   landlock_plan_clear(&plan->landlock);

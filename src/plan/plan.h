@@ -6,6 +6,7 @@
 #include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <sys/types.h>
 
 #include "core/error.h"
 #include "core/strv.h"
@@ -59,6 +60,13 @@ struct operation {
   char *why;     /* for people: which rule or need put it here */
 };
 
+/* A socket as it was before the command could change names. */
+struct plan_socket {
+  char *path; /* canonical */
+  dev_t device;
+  ino_t inode;
+};
+
 /* What makes an access wait for a decision in dynamic mode. */
 enum gate_kind { GATE_NONE, GATE_FUSE, GATE_NOTIFY };
 
@@ -80,7 +88,10 @@ struct plan {
   bool weaker_nested; /* without a /proc of its own the session may start all the same */
 
   struct seccomp_variant seccomp;
-  bool no_listening; /* network.allow_local_binding: false */
+  bool no_listening;   /* network.allow_local_binding: false */
+  bool guards_sockets; /* static mode: connect(2) is done by the connector (engine/connector.h) */
+  struct plan_socket *sockets; /* of the host, which policy allows to connect to */
+  size_t socket_count;
   struct landlock_plan landlock;
   struct network_settings network;
   enum terminal_mode terminal;

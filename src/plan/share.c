@@ -92,6 +92,8 @@ int plan_share(const struct plan *plan, struct plan *shared, struct sb_error *er
   copy.working_folder = copy_string(&area, plan->working_folder);
   copy.hostname = copy_string(&area, plan->hostname);
   copy.network.rules = NULL; /* for the relay, which is outside */
+  copy.sockets = NULL;       /* for the connector, likewise */
+  copy.socket_count = 0;
   copy.landlock.rules = copy_rules(&area, &plan->landlock);
   if (area.full) {
     sb_fail(error, SB_CODE_SYSTEM, 0, "arguments, environment and paths are too long together");

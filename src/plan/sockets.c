@@ -86,6 +86,13 @@ static void read_table(struct compiler *compiler) {
 }
 
 void compile_sockets(struct compiler *compiler) {
-  if (ask_kernel(compiler) < 0)
-    read_table(compiler);
+  if (ask_kernel(compiler) == 0)
+    return;
+  read_table(compiler);
+  if (compiler->plan->guards_sockets)
+    strv_add(
+        &compiler->plan->warnings,
+        "this kernel does not list UNIX sockets (CONFIG_UNIX_DIAG): sockets of programs outside "
+        "that start later can be reached");
+  compiler->plan->guards_sockets = false;
 }

@@ -20,7 +20,7 @@ int limiting_begin(struct monitor *monitor, struct sb_error *error) {
       .set = monitor->request->limits,
       .session_id = monitor->request->session_id,
       .own_processes = monitor->terminal.any ? 2 : 1,
-      .outer_processes = 1, /* the keeper */
+      .outer_processes = 1, /* the keeper; the connector is at the expense of who needs one */
       .best_effort = monitor->request->best_effort_limits,
   };
   if (limit_group_create(&request, &monitor->limits, error) < 0)

@@ -196,6 +196,11 @@ static void announce(struct monitor *monitor) {
                   "names outside are visible, Landlock keeps them closed");
   if (report->weaker_sysfs)
     warn(monitor, "weaker nested mode: /sys is the container's, read-only");
+  if (report->weaker_sockets)
+    warn(
+        monitor,
+        "weaker mode: connect(2) cannot be watched here (a sandbox around this one, ptrace "
+        "forbidden, or Linux before 5.6); sockets of programs outside that start later can be reached");
 }
 
 static void on_terminal(struct monitor *monitor, int master) {
@@ -268,6 +273,10 @@ static void handle_message(struct monitor *monitor, const struct message *messag
     return;
   case MESSAGE_GATE:
     on_gate(monitor, fds);
+    return;
+  case MESSAGE_CONNECTS:
+    monitor->connects.listener = fds[0];
+    fds[0] = -1;
     return;
   case MESSAGE_STARTED:
     on_started(monitor, message->value, fds);
@@ -376,6 +385,7 @@ enum {
   WATCH_DRIVER,
   WATCH_LIFELINE,
   WATCH_UPKEEP,
+  WATCH_CONNECTS,
   WATCH_TERMINAL,
   WATCH_CAPTURE = WATCH_TERMINAL + TERMINAL_WATCH_COUNT,
   WATCH_PROMPT = WATCH_CAPTURE + 2,
@@ -404,6 +414,7 @@ static void look_once(struct monitor *monitor) {
       [WATCH_DRIVER] = driven_watch(&monitor->network.driven),
       [WATCH_LIFELINE] = {.fd = lifeline_of(monitor)},
       [WATCH_UPKEEP] = upkeep_watch(&monitor->upkeep),
+      [WATCH_CONNECTS] = connects_watch(&monitor->connects),
   };
   terminal_watch(&monitor->terminal, watched + WATCH_TERMINAL);
   capture_watch(&monitor->capture, watched + WATCH_CAPTURE);
@@ -432,6 +443,7 @@ static void look_once(struct monitor *monitor) {
   supervision_step(monitor, watched + WATCH_PROMPT);
   uint64_t now = monotonic_ns();
   upkeep_step(monitor, now, watched + WATCH_UPKEEP);
+  connects_step(monitor, watched + WATCH_CONNECTS);
   check_time(monitor, now);
   limiting_look(monitor, now);
   end_if_deserted(monitor);
@@ -581,6 +593,7 @@ static void finish(struct monitor *monitor) {
   gate_free(monitor->gate); /* first: who waits for it cannot even be killed */
   engine_kill(&monitor->engine);
   upkeep_end(monitor);
+  connects_end(monitor);
   network_stop(monitor);
   registry_remove(&monitor->registration); /* while the kernel takes it apart */
   publisher_end(&monitor->publisher);
@@ -613,6 +626,7 @@ int session_run(const struct session_request *request, struct session_result *re
       .placeholders = PLACEHOLDERS_NONE,
       .publisher = PUBLISHER_NONE,
       .upkeep = UPKEEP_NONE,
+      .connects = CONNECTS_NONE,
       .registration = REGISTRATION_NONE,
       .network = NETWORK_NONE_YET,
       .limits = LIMIT_GROUP_NONE,
@@ -634,6 +648,7 @@ int session_run(const struct session_request *request, struct session_result *re
   limit_group_remove(&monitor.limits);
   plan_shared_free(monitor.shared_plan);
   keeper_reap(&monitor.upkeep.keeper);
+  connector_reap(&monitor.connects.connector);
   control_close(monitor.control); /* `sandbox kill` waits for it: nothing is left now */
   ret_result->capture = monitor.capture;
   report_phase(request->report, PHASE_FINISHED);

@@ -7,6 +7,7 @@
 #include "engine/engine.h"
 #include "gate/gate.h"
 #include "net/publish.h"
+#include "session/connects.h"
 #include "session/control.h"
 #include "session/execs.h"
 #include "session/network.h"
@@ -35,6 +36,7 @@ struct monitor {
   struct strv unsaid; /* warnings that wait until the terminal is the user's again */
   struct gate *gate;  /* dynamic mode */
   struct upkeep upkeep;
+  struct connects connects; /* static mode */
   struct publisher publisher;
   struct limit_group limits;
   struct deadline deadline;

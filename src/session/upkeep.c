@@ -22,7 +22,7 @@
 
 /* ---- fail closed ---- */
 
-static void give_up(struct monitor *monitor, const char *path, const char *sentence) {
+void upkeep_give_up(struct monitor *monitor, const char *path, const char *sentence) {
   if (monitor->over)
     return;
   events_protection(monitor, "protection.failed", path, sentence);
@@ -48,7 +48,7 @@ static void on_failure(struct monitor *monitor, const struct keeper_report *repo
           : xasprintf("'%s' was changed outside and could not be protected again (%s): the session "
                       "was ended",
                       path, strerror(report->errnum));
-  give_up(monitor, report->path, sentence);
+  upkeep_give_up(monitor, report->path, sentence);
 }
 
 /* ---- reports ---- */
@@ -141,8 +141,9 @@ static void read_reports(struct monitor *monitor) {
     on_report(monitor, &report);
   if (got < 0) {
     keeper_end(&monitor->upkeep.keeper);
-    give_up(monitor, NULL,
-            "the process that keeps masks and protections in place is gone: the session was ended");
+    upkeep_give_up(
+        monitor, NULL,
+        "the process that keeps masks and protections in place is gone: the session was ended");
   }
 }
 
@@ -152,9 +153,9 @@ static void order(struct monitor *monitor, enum keeper_order_kind kind, const ch
                   const struct operation *operation) {
   const struct keeper *keeper = &monitor->upkeep.keeper;
   if (keeper->channel >= 0 && keeper_tell(keeper, kind, path, operation) < 0)
-    give_up(monitor, path,
-            "the process that keeps masks and protections in place does not answer: "
-            "the session was ended");
+    upkeep_give_up(monitor, path,
+                   "the process that keeps masks and protections in place does not answer: "
+                   "the session was ended");
 }
 
 /* Takes the operations over. */
@@ -234,7 +235,7 @@ static void start(struct monitor *monitor) {
                                     .granted_writable = &upkeep->granted_writable};
   if (keeper_start(&monitor->upkeep.keeper, &kept, monitor->engine.user_ns,
                    monitor->engine.mount_ns, &error) < 0)
-    give_up(monitor, NULL, error.message);
+    upkeep_give_up(monitor, NULL, error.message);
 }
 
 struct pollfd upkeep_watch(const struct upkeep *upkeep) {

@@ -35,5 +35,8 @@ void upkeep_schedule(struct monitor *monitor);
 struct pollfd upkeep_watch(const struct upkeep *upkeep);
 void upkeep_step(struct monitor *monitor, uint64_t now, const struct pollfd *watched);
 
+/* Ends the session, since something of it could not be kept; `path` may be NULL. */
+void upkeep_give_up(struct monitor *monitor, const char *path, const char *sentence);
+
 /* Before placeholders are removed: the keeper would make them again. */
 void upkeep_end(struct monitor *monitor);

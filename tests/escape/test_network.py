@@ -7,7 +7,6 @@ import time
 
 import pytest
 
-from harness import DYNAMIC
 from rows import Row, judge, refuses, table, varies
 
 pytestmark = pytest.mark.escape
@@ -172,19 +171,11 @@ def test_socket_of_system(box, host_root, row, pattern):
     try_socket(box, row, pattern)
 
 
-# Known limits of static mode, where no gate asks: a read-only mount does not stop connect(2), and the
-# kernel's list of sockets has the names that were used, at the time it is read.
-LIMIT = pytest.mark.xfail(not DYNAMIC and not os.environ.get("SANDBOX_PEER"), strict=True,
-                          reason="static mode: a socket that the list of them does not help to find")
-
-
-@LIMIT
 def test_socket_with_a_relative_name(box):
     """E109: its server went to its folder first."""
     try_socket(box, "E109.relative", "{home}/some/where/control.sock", absolute=False)
 
 
-@LIMIT
 def test_socket_of_a_server_that_starts_later(box):
     path = box.home("later", "control.sock")
     box.identity.folder(os.path.dirname(path))

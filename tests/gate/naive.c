@@ -1,7 +1,7 @@
 /* naive FORBIDDEN COMMAND [ARGUMENT]...: a supervisor that makes the mistake which the gate must
- * not make. It reads the path of every open from the caller's memory, refuses it if it leads to the
- * forbidden file or folder, and lets the kernel go on with everything else. The positive control of
- * the races: they must win against this one. */
+ * not make. It reads the path of every open and connect from the caller's memory, refuses it if it
+ * leads to the forbidden file, folder or socket, and lets the kernel go on with everything else.
+ * The positive control of the races: they must win against this one. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -17,15 +17,18 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 static int install(void) {
   struct sock_filter code[] = {
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_openat, 0, 1),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_openat, 1, 0),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_connect, 0, 1),
       BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_USER_NOTIF),
       BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
   };
@@ -46,6 +49,18 @@ static bool is_forbidden(pid_t pid, uint64_t address, const char *forbidden) {
   else
     snprintf(whole, sizeof whole, "/proc/%d/cwd/%s", pid, path);
   return realpath(whole, resolved) && strncmp(resolved, forbidden, strlen(forbidden)) == 0;
+}
+
+static bool is_forbidden_call(const struct seccomp_notif *call, const char *forbidden) {
+  pid_t pid = (pid_t)call->pid;
+  uint64_t address = call->data.args[1];
+  sa_family_t family = AF_UNSPEC;
+  struct iovec ours = {&family, sizeof family},
+               theirs = {(void *)(uintptr_t)address, sizeof family};
+  if (call->data.nr == SYS_openat)
+    return is_forbidden(pid, address, forbidden);
+  return process_vm_readv(pid, &ours, 1, &theirs, 1, 0) > 0 && family == AF_UNIX &&
+         is_forbidden(pid, address + offsetof(struct sockaddr_un, sun_path), forbidden);
 }
 
 int main(int argc, char **argv) {
@@ -83,7 +98,7 @@ int main(int argc, char **argv) {
         _exit(0);
       }
       struct seccomp_notif_resp answer = {.id = notification.id};
-      if (is_forbidden((pid_t)notification.pid, notification.data.args[1], argv[1]))
+      if (is_forbidden_call(&notification, argv[1]))
         answer.error = -EACCES;
       else
         answer.flags = SECCOMP_USER_NOTIF_FLAG_CONTINUE;

@@ -26,7 +26,7 @@ enum { CANNOT = 200 }; /* exit status: this machine does not allow what the test
 
 /* In a child: hands over the listener of a filter, makes one call, ends with its errno. */
 static _Noreturn void be_watched(int line, const char *path) {
-  const struct sock_fprog *program = seccomp_program((struct seccomp_variant){.notify = true});
+  const struct sock_fprog *program = seccomp_program((struct seccomp_variant){.waits = WAIT_PATHS});
   if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
     _exit(CANNOT);
   int listener = seccomp_install_listener(program);

@@ -403,6 +403,24 @@ static void test_only_decoded_calls_wait(void **state) {
   }
 }
 
+/* In static mode one call waits, on both ways into the kernel, and all others are as without. */
+static void test_connect_alone_waits(void **state) {
+  (void)state;
+  for (size_t i = 0; i < ARRAY_SIZE(entries) * 4; i++) {
+    const struct entry *entry = &entries[i / 4];
+    bool debug = i & 2, containers = i & 1;
+    int connect = number_of(entry, "connect");
+    for (int number = 0; number < 1024; number++) {
+      struct seccomp_data data = {.nr = number, .arch = entry->audit_arch};
+      uint32_t expected = number == connect ? SECCOMP_RET_USER_NOTIF
+                                            : answer(entry, debug, containers, number, NULL);
+      assert_int_equal(
+          bpf_run(&entry->filters[WAIT_CONNECT][debug][containers], &data, &argument_loads),
+          expected);
+    }
+  }
+}
+
 static uint32_t with_listener(const struct entry *entry, const char *name,
                               const uint64_t *arguments) {
   struct seccomp_data data = {.nr = number_of(entry, name), .arch = entry->audit_arch};
@@ -435,10 +453,10 @@ static void test_the_product_has_these_programs(void **state) {
   skip();
   const struct sock_fprog(*filters)[2][2] = NULL;
 #endif
-  for (int k = 0; k < 8; k++) {
+  for (int k = 0; k < 4 * WAIT_COUNT; k++) {
     const struct sock_fprog *tested = &filters[k >> 2][k >> 1 & 1][k & 1];
-    const struct sock_fprog *installed = seccomp_program(
-        (struct seccomp_variant){.notify = k & 4, .debug = k & 2, .containers = k & 1});
+    const struct sock_fprog *installed = seccomp_program((struct seccomp_variant){
+        .waits = (enum seccomp_waits)(k >> 2), .debug = k & 2, .containers = k & 1});
     assert_int_equal(installed->len, tested->len);
     assert_memory_equal(installed->filter, tested->filter, tested->len * sizeof *tested->filter);
   }
@@ -453,6 +471,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_the_architecture_comes_first),
     cmocka_unit_test(test_the_table_is_sorted_and_has_reasons),
     cmocka_unit_test(test_only_decoded_calls_wait),
+    cmocka_unit_test(test_connect_alone_waits),
     cmocka_unit_test(test_refused_calls_do_not_wait),
     cmocka_unit_test(test_the_product_has_these_programs),
 };

@@ -1,0 +1,266 @@
+"""Static mode: who may be connected to is decided by the connector (src/engine/connector.h)."""
+
+import contextlib
+import os
+import re
+import signal
+import socket
+import subprocess
+import threading
+import time
+
+import pytest
+
+import gates
+from harness import DYNAMIC
+from test_network import listener
+
+PEER = os.environ.get("SANDBOX_PEER")
+pytestmark = [pytest.mark.escape,
+              pytest.mark.skipif(bool(PEER), reason="a promise of ours, not of other sandboxes")]
+STATIC = pytest.mark.skipif(DYNAMIC, reason="dynamic mode has no connector: it has its gate")
+SECONDS = 60 if gates.LONG else 1
+RACES = ("address", "link", "socket")
+
+
+@contextlib.contextmanager
+def served(box, path):
+    """A server of the host that accepts everything."""
+    with listener(box, path) as server:
+        def accept():
+            with contextlib.suppress(OSError):
+                while True:
+                    server.accept()[0].close()
+        thread = threading.Thread(target=accept, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            server.shutdown(socket.SHUT_RDWR)
+            thread.join(10)
+            os.unlink(path)
+
+
+@contextlib.contextmanager
+def session(box, argv, options=()):
+    """A command that waits in a session until it may go on: what the host makes then comes later
+    than its start."""
+    name = "ready-" + os.urandom(4).hex()
+    script = f"touch {name}; until [ -e {name}.go ]; do sleep 0.02; done; exec \"$@\""
+    process = box.start(["sh", "-c", script, "sh", *argv], text=True, options=list(options),
+                        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+    def finish(timeout=30):
+        box.identity.file(box.path(name + ".go"), "")
+        return process.communicate(timeout=timeout)[0]
+    try:
+        wait_for(lambda: os.path.exists(box.path(name)))
+        yield finish
+    finally:
+        process.kill()
+        process.wait(10)
+
+
+def wait_for(condition):
+    for _ in range(1000):
+        if condition():
+            return
+        time.sleep(0.01)
+    raise AssertionError("it does not happen")
+
+
+def counts(said):
+    found = re.search(r"tries (\d+) own (\d+) leaks (\d+)", said)
+    assert found, said
+    return dict(zip(("tries", "own", "leaks"), map(int, found.groups())))
+
+
+def race_argv(box, how, seconds, host):
+    return [gates.program(box.world, "connect-race"), how, str(seconds), f"own-{how}.sock", host,
+            f"link-{how}"]
+
+
+def test_no_race_is_won(box):
+    """A second thread changes the address, a link in it, or the socket behind the number, while the
+    call is looked at. Against a supervisor that lets the kernel look again each of them wins."""
+    host = box.home("late", "control.sock")
+    with contextlib.ExitStack() as stack:
+        finishes = {how: stack.enter_context(session(box, race_argv(box, how, SECONDS, host)))
+                    for how in RACES}
+        stack.enter_context(served(box, host))
+        results, threads = {}, []
+        for how, finish in finishes.items():
+            thread = threading.Thread(
+                target=lambda how=how, finish=finish: results.update({how: finish(SECONDS + 30)}))
+            thread.start()
+            threads.append(thread)
+        for thread in threads:
+            thread.join()
+        for how in RACES:
+            result = counts(results[how])
+            print(f"{how}: {result}")
+            assert result["leaks"] == 0, (how, result)
+            assert result["tries"] > 50 and result["own"] > 0, (how, result)
+        for how in RACES:
+            naive = box.plain([gates.program(box.world, "gate-naive"), host,
+                               *race_argv(box, how, 0.3, host)])
+            assert counts(naive.stdout)["leaks"] > 0, f"control of {how}: {naive}"
+
+
+KINDS = r"""
+import os, socket, struct, threading, time
+STREAM, PACKETS, DATAGRAMS = socket.SOCK_STREAM, socket.SOCK_SEQPACKET, socket.SOCK_DGRAM
+def new(kind=STREAM, family=socket.AF_UNIX): return socket.socket(family, kind)
+here = os.open(".", os.O_RDONLY)
+for place in ("own.sock", "./own.sock", os.getcwd() + "/own.sock", "/tmp/own.sock", "\0abstract",
+              f"/proc/self/fd/{here}/own.sock", "/proc/self/cwd/own.sock"):
+    for kind in (STREAM, PACKETS, DATAGRAMS):
+        server, client = new(kind), new(kind)
+        server.bind(place)
+        if kind != DATAGRAMS: server.listen()
+        client.connect(place)
+        client.send(b"hello")
+        other = server if kind == DATAGRAMS else server.accept()[0]
+        assert other.recv(9) == b"hello", (place, kind)
+        if kind == DATAGRAMS: client.sendto(b"again", place); assert other.recv(9) == b"again"
+        if place[0] != "\0": os.unlink(place)
+os.symlink("own.sock", "link"); server = new(); server.bind("own.sock"); server.listen(0)
+first = new(); first.connect("link")
+busy = new(); busy.setblocking(False); print("full", busy.connect_ex("own.sock"))
+slow = new(); slow.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", 0, 100000))
+print("late", slow.connect_ex("own.sock"))
+threading.Timer(0.2, server.accept).start()
+patient = new(); patient.connect("own.sock"); print("blocking", os.get_blocking(patient.fileno()))
+for name in ("missing", "/etc/passwd", "/etc/passwd/x", "x" * 100): print(new().connect_ex(name))
+server.close(); print("stale", new().connect_ex("own.sock"))
+os.unlink("own.sock"); os.unlink("link")
+server = socket.create_server(("127.0.0.1", 0))
+socket.create_connection(server.getsockname()); print("inet")
+c = new(STREAM, socket.AF_INET); print(c.connect_ex(("127.0.0.1", 1)))
+try: os.close(c.fileno()); c.connect(("127.0.0.1", 1))
+except OSError as error: print(error.errno)
+"""
+
+
+@pytest.mark.works
+def test_sockets_of_ones_own(box):
+    """Of all kinds and names, with queues that are full, and what is no socket: as outside."""
+    argv = ["/usr/bin/python3", "-c", KINDS]
+    inside, outside = box.run(argv), box.plain(argv)
+    assert inside.exit == outside.exit == 0, (inside, outside)
+    assert inside.stdout == outside.stdout
+
+
+@STATIC
+@pytest.mark.works
+def test_blocked_connect_hears_signals(box):
+    script = ("import signal, socket\n"
+              "def stop(*_): raise TimeoutError\n"
+              "signal.signal(signal.SIGALRM, stop)\n"
+              "server = socket.socket(socket.AF_UNIX); server.bind('full.sock'); server.listen(0)\n"
+              "socket.socket(socket.AF_UNIX).connect('full.sock')\n"
+              "signal.setitimer(signal.ITIMER_REAL, 0.2)\n"
+              "try: socket.socket(socket.AF_UNIX).connect('full.sock')\n"
+              "except TimeoutError: print('heard')\n")
+    assert box.run(["/usr/bin/python3", "-c", script]).stdout.strip() == "heard"
+
+
+@STATIC
+def test_socket_that_policy_names(box):
+    """Also when its server starts anew. The command cannot give the name to another one."""
+    listed, other = box.home("listed", "a.sock"), box.path("other.sock")
+    mine = box.path("mine.sock")
+    policy = box.identity.file(box.home("sockets.yaml"), "version: 1\nnetwork: {unix_sockets: "
+                               f"['{listed}', '{mine}']}}\n")
+    tries = (f"{box.attempt} unix {listed}; {box.attempt} unix {mine}; {box.attempt} unix {other}; "
+             f"mv {mine} {mine}.old || echo KEPT; mv {other} {mine} || echo KEPT")
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(served(box, mine))
+        with served(box, listed):
+            finish = stack.enter_context(session(box, ["sh", "-c", tries], ["--policy", policy]))
+        stack.enter_context(served(box, listed))
+        stack.enter_context(served(box, other))
+        assert box.plain([box.attempt, "unix", other]).verdict()[0] == "OPEN", "control"
+        verdicts = [line.split()[0] for line in finish().splitlines()]
+    assert verdicts == ["OPEN", "OPEN", "DENIED", "KEPT", "KEPT"]
+
+
+@STATIC
+def test_second_name_of_a_socket(box):
+    """A hard link in the project, made by the command, is the host's socket all the same."""
+    host = box.path("host", "control.sock")
+    with session(box, ["sh", "-c", f"ln {host} linked; {box.attempt} unix linked"]) as finish:
+        with served(box, host):
+            said = finish()
+            os.unlink(box.path("linked"))
+    assert said.split()[:2] == ["DENIED", "ECONNREFUSED"], said
+
+
+def connectors():
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError), open(f"/proc/{pid}/stat") as stat:
+            name, rest = stat.read().rsplit(")", 1)
+            if name.endswith("(sandbox-connect"):
+                yield int(pid), int(rest.split()[1])
+
+
+@STATIC
+@pytest.mark.parametrize("how", ["killed", "stopped"])
+def test_without_the_connector(box, how):
+    """It fails closed: nothing connects, and the session ends."""
+    script = ("import os, socket, sys, time\n"
+              "server = socket.socket(socket.AF_UNIX); server.bind('a.sock'); server.listen()\n"
+              "socket.socket(socket.AF_UNIX).connect('a.sock'); open('up', 'w').close()\n"
+              "while not os.path.exists('go'): time.sleep(0.01)\n"
+              f"print(socket.socket(socket.AF_UNIX).connect_ex({box.home('late.sock')!r}))\n"
+              "sys.stdout.flush(); time.sleep(60)\n")
+    process = box.start(["/usr/bin/python3", "-c", script], text=True, stdin=subprocess.DEVNULL,
+                        stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    try:
+        wait_for(lambda: os.path.exists(box.path("up")))
+        [pid] = [pid for pid, parent in connectors() if is_below(parent, process.pid)]
+        with served(box, box.home("late.sock")):
+            os.kill(pid, signal.SIGKILL if how == "killed" else signal.SIGSTOP)
+            box.identity.file(box.path("go"), "")
+            if how == "stopped":  # it waits; the session can be ended all the same
+                time.sleep(0.3)
+                process.send_signal(signal.SIGTERM)
+            said, told = process.communicate(timeout=20)
+    finally:
+        process.kill()
+        process.wait(10)
+    assert "\n0\n" not in "\n" + said
+    if how == "killed":
+        assert process.returncode == 137 and "connects the command's sockets is gone" in told, told
+    wait_for(lambda: pid not in [pid for pid, _ in connectors()])
+
+
+def is_below(pid, ancestor):
+    while pid > 1 and pid != ancestor:
+        try:
+            with open(f"/proc/{pid}/stat") as stat:
+                pid = int(stat.read().rsplit(")", 1)[1].split()[1])
+        except OSError:
+            return False
+    return pid == ancestor
+
+
+@pytest.mark.xfail(not DYNAMIC, strict=True,
+                   reason="static mode: a datagram names its socket in memory, with each message")
+def test_datagram_to_a_server_that_starts_later(box):
+    path = box.home("late", "datagrams")
+    script = f"import socket; s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM); " \
+             f"s.sendto(b'hello', {path!r})"
+    box.identity.folder(os.path.dirname(path))
+    with session(box, ["/usr/bin/python3", "-c", script]) as finish:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as server:
+            server.bind(path)
+            box.identity.own(path)
+            finish()
+            server.setblocking(False)
+            try:
+                got = server.recv(9)
+            except BlockingIOError:
+                got = None
+            os.unlink(path)
+    assert got is None
