@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import re
+import socket
 import stat
 import subprocess
 import tempfile
@@ -24,12 +25,37 @@ KERNEL = tuple(int(part) for part in re.findall(r"\d+", os.uname().release)[:2])
 TELLS_WHO_ASKS = KERNEL >= (6, 11)
 
 
+# The kernel follows 40 in one call, but counts on when it has to walk again because somebody on the
+# machine mounts something meanwhile: with 20 it can.
+LINKS = 20
+
+
 def program(world, name):
     """One of the programs of the tests, where everybody can run it."""
     target = os.path.join(world.bin, name)
     if not os.path.exists(target):
         world.install(harness.find_built(name), name)
     return target
+
+
+def files(box):
+    """The program that uses a path in one way; see its head."""
+    return program(box.world, "gate-files")
+
+
+def lines(result):
+    return result.stdout.splitlines()
+
+
+@contextlib.contextmanager
+def listening(box, path, kind=socket.SOCK_STREAM, backlog=5):
+    """Somebody on the host who can be spoken to."""
+    with socket.socket(socket.AF_UNIX, kind) as listener:
+        listener.bind(path)
+        if kind == socket.SOCK_STREAM:
+            listener.listen(backlog)
+        box.identity.own(path)
+        yield listener
 
 
 def need(world, gate):

@@ -1,5 +1,7 @@
 """Who meets which gate: each test of this folder runs with both triggers and both identities."""
 
+import os
+
 import pytest
 
 import gates
@@ -26,3 +28,26 @@ def gate(pair, world):
         return pair[0]
     except harness.Unavailable as reason:
         pytest.skip(str(reason))
+
+
+@pytest.fixture
+def ground(box):
+    """A folder outside the project with everything that the ways need."""
+    made = box.home("gated")
+    box.identity.file(f"{made}/file", "content of the file\n")
+    box.identity.file(f"{made}/sub/below", "content below\n")
+    box.identity.file(f"{made}/exact", "content of the exact one\n")
+    with open("/bin/echo", "rb") as source, open(f"{made}/program", "wb") as target:
+        target.write(source.read())
+    box.identity.file(f"{made}/script", f"#!{made}/program\n")
+    os.symlink("file", f"{made}/link")
+    os.symlink(f"{made}/sub", f"{made}/folder-link")
+    os.symlink("nothing", f"{made}/dangling")
+    for number in range(gates.LINKS):
+        os.symlink("file" if number == 0 else f"deep{number - 1}", f"{made}/deep{number}")
+    os.mkfifo(f"{made}/fifo")
+    for name in ("program", "script"):
+        os.chmod(f"{made}/{name}", 0o755)
+    for path in (made, *(os.path.join(made, name) for name in os.listdir(made))):
+        box.identity.own(path)
+    return made

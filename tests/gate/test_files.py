@@ -1,13 +1,11 @@
 """What waits at the gate, and what comes of it: every way to use a path, both triggers, both
 identities. The same program does the same outside and inside, and the lines are compared."""
 
-import contextlib
 import json
 import os
 import platform
 import signal
 import socket
-import struct
 import time
 
 import pytest
@@ -15,53 +13,20 @@ import pytest
 import gates
 import harness
 import sessions
+from gates import files, lines, listening
 
 READS = ("open", "old-open", "compat-open", "openat", "openat2", "in-root", "mmap", "path-only", "path-nofollow", "nofollow",
          "stat", "lstat", "fstatat", "statx", "access", "faccessat2", "getxattr", "listxattr",
          "inotify", "statfs", "relative", "up", "proc-fd", "proc-cwd", "reopen", "thread",
          "thread-self", "fork", "directory", "bad-resolve", "readlink", "execute")
-# The kernel follows 40 in one call, but counts on when it has to walk again because somebody on the
-# machine mounts something meanwhile: with 20 it can.
-LINKS = 20
 WRITES = ("append", "create", "exclusive", "mkdir", "rmdir", "unlink", "truncate", "rename",
           "symlink", "chmod", "fchmodat", "mkfifo", "mknod", "bind")
 MAKES = ("create", "mkdir", "symlink", "mkfifo", "mknod", "bind")
 CHANGES = ("append", "truncate", "chmod", "fchmodat", "unlink", "rename")
 
 
-@pytest.fixture
-def ground(box):
-    """A folder outside the project with everything that the ways need."""
-    made = box.home("gated")
-    box.identity.file(f"{made}/file", "content of the file\n")
-    box.identity.file(f"{made}/sub/below", "content below\n")
-    box.identity.file(f"{made}/exact", "content of the exact one\n")
-    with open("/bin/echo", "rb") as source, open(f"{made}/program", "wb") as target:
-        target.write(source.read())
-    box.identity.file(f"{made}/script", f"#!{made}/program\n")
-    os.symlink("file", f"{made}/link")
-    os.symlink(f"{made}/sub", f"{made}/folder-link")
-    os.symlink("nothing", f"{made}/dangling")
-    for number in range(LINKS):
-        os.symlink("file" if number == 0 else f"deep{number - 1}", f"{made}/deep{number}")
-    os.mkfifo(f"{made}/fifo")
-    for name in ("program", "script"):
-        os.chmod(f"{made}/{name}", 0o755)
-    for path in (made, *(os.path.join(made, name) for name in os.listdir(made))):
-        box.identity.own(path)
-    return made
-
-
-def files(box):
-    return gates.program(box.world, "gate-files")
-
-
 def words(ways, path):
     return [word for way in ways for word in (way, path)]
-
-
-def lines(result):
-    return result.stdout.splitlines()
 
 
 # ---- allowed ----
@@ -71,7 +36,7 @@ def test_every_way_gives_what_it_gives_outside(box, gate, ground):
     """Once the folder is allowed, nothing differs: neither results nor errors."""
     argv = [files(box)]
     for name in ("file", "link", "sub", "folder-link", "dangling", "missing", "missing/below",
-                 "file/below", f"deep{LINKS - 1}"):
+                 "file/below", f"deep{gates.LINKS - 1}"):
         ways = [way for way in READS if (way, name) not in OUTSIDE_ONLY and
                 not (name in ("sub", "folder-link") and way in ("execute", "inotify"))]
         argv += words(ways, f"{ground}/{name}")
@@ -119,8 +84,8 @@ def test_the_call_that_waited_may_have_come_by_many_links(box, gate, ground):
     argv = [files(box)]
     for way in ways:
         box.identity.file(f"{ground}/for-{way}/file", f"content for {way}\n")
-        argv += [way, chain(f"{ground}/for-{way}/file", LINKS - 1)]
-    argv += ["execute", chain(f"{ground}/program", LINKS - 1)]
+        argv += [way, chain(f"{ground}/for-{way}/file", gates.LINKS - 1)]
+    argv += ["execute", chain(f"{ground}/program", gates.LINKS - 1)]
     outside = box.plain(argv)
     inside, asked = gates.run(box, gate, argv, lambda event: gates.approve())
     assert lines(inside) == lines(outside), (inside, asked)
@@ -130,7 +95,7 @@ def test_the_call_that_waited_may_have_come_by_many_links(box, gate, ground):
 @pytest.mark.parametrize("way", ["open", "stat", "execute", "path-only"])
 def test_forty_links(box, gate, ground, way):
     """All that the kernel follows; one less where the gate shows a link of its own for a moment. See
-    LINKS for why each of ten may fail, but not all."""
+    gates.LINKS for why each of ten may fail, but not all."""
     argv, count = [files(box)], 40 - (gate == "fuse" and way == "path-only")
     for number in range(10):
         folder = f"{ground}/{number}"
@@ -590,291 +555,6 @@ def test_a_link_put_into_an_approved_folder_is_what_it_leads_to(box, gate, groun
     assert control.stdout == "content of the file\ncontent of the exact one\n"
 
 
-# ---- once ----
-
-
-def test_once_is_one_call(box, gate, ground):
-    path = f"{ground}/file"
-    answers = iter([gates.approve("once")])
-    inside, asked = gates.run(box, gate, ["/bin/sh", "-c", f"cat {path}; cat {path}"],
-                              lambda event: next(answers, gates.deny()))
-    assert inside.stdout == "content of the file\n", inside
-    assert len(asked) == 2
-
-
-@pytest.mark.parametrize("way", ["stat", "statx", "access", "getxattr", "listxattr", "statfs"])
-def test_once_is_one_use(box, gate, ground, way):
-    """Programs look at a file, then open it: one question. The next one is another use."""
-    path, answers = f"{ground}/file", iter([gates.approve("once")])
-    with contextlib.suppress(OSError):  # where there are none, both say so
-        os.setxattr(path, "user.test", b"value of it")
-    argv = [files(box), way, path, "open", path, "open", path]
-    inside, asked = gates.run(box, gate, argv, lambda event: next(answers, gates.deny()))
-    assert lines(inside) == [*lines(box.plain(argv))[:2], "open EACCES"], (inside, asked)
-    assert len(asked) == 2
-
-
-# To speak and to watch needs the host's own object; the FUSE gate could only show it to everybody.
-NEEDS_IT = ("connect", "send", "inotify", "watch")
-
-
-@contextlib.contextmanager
-def listening(box, path, kind=socket.SOCK_STREAM, backlog=5):
-    with socket.socket(socket.AF_UNIX, kind) as listener:
-        listener.bind(path)
-        if kind == socket.SOCK_STREAM:
-            listener.listen(backlog)
-        box.identity.own(path)
-        yield listener
-
-
-def once(event):
-    """Where that can be had."""
-    return gates.approve("once") if event["narrowest"] == "once" else gates.deny()
-
-
-@pytest.mark.parametrize("way", ["connect", "inotify"])
-def test_once_is_refused_where_it_would_give_nothing(box, gate, ground, way):
-    """Whoever answers is told so, and may answer again."""
-    if gate == "notify":
-        pytest.skip("all can be had there: test_once_is_one_call_of_any_kind")
-    path, told = f"{ground}/{'socket' if way == 'connect' else 'file'}", []
-    with listening(box, f"{ground}/socket"):
-        with gates.Session(box, gate, [files(box), way, path], lambda event: None) as it:
-            assert sessions.eventually(lambda: it.asked)
-            control = sessions.Control(box, it.sid)
-            pending = control.call({"cmd": "cmd.pending"})
-            (question,) = pending["requests"]
-            for scope in ("once", "session"):
-                told.append(control.call({"cmd": "cmd.approve", "id": question["id"], "scope": scope}))
-            assert lines(it.finish()) == [f"{way} ok"], told
-            control.__exit__()
-    assert question["narrowest"] == "session"
-    assert "just once" in told[0]["error"]["message"] and told[1]["ok"], told
-
-
-@pytest.mark.parametrize("way", ["connect", "send", "inotify", "path-only", "path-nofollow", "execute"])
-def test_once_is_one_call_of_any_kind(box, gate, ground, way):
-    """It does what it does outside; the next one is asked about again, and denied. The process forks to
-    execute, so that the second is another's."""
-    path = f"{ground}/{'program' if way == 'execute' else 'file' if way not in NEEDS_IT[:2] else 'socket'}"
-    answers = iter([once])
-    kind = socket.SOCK_DGRAM if way == "send" else socket.SOCK_STREAM
-    with listening(box, f"{ground}/socket", kind):
-        argv = [files(box), way, path]
-        expected = lines(box.plain(argv))
-        script = f"{files(box)} {way} {path}; {files(box)} {way} {path}"
-        inside, asked = gates.run(box, gate, ["/bin/sh", "-c", script],
-                                  lambda event: next(answers, lambda _: gates.deny())(event))
-    first = f"{way} EACCES" if gate == "fuse" and way in NEEDS_IT else expected[0]
-    assert lines(inside) == [first, f"{way} EACCES"], (inside, asked)
-    assert len(asked) == 2, asked
-
-
-def test_a_watch_that_is_allowed_once_sees_what_the_host_does(box, gate, ground):
-    if gate == "fuse":
-        pytest.skip("refused there: test_once_is_one_call_of_any_kind")
-    path = f"{ground}/file"
-    with gates.Session(box, gate, [files(box), "watch", path],
-                       lambda event: gates.approve("once")) as it:
-        assert sessions.eventually(lambda: os.path.exists(box.path("watching")))
-        box.identity.file(path, "more\n")
-        assert lines(it.finish()) == ["watch changed"]
-
-
-def test_a_script_runs_once(box, gate, ground):
-    """With its interpreter, and by the name that it was called with; then it is read by its
-    interpreter, which is the same process."""
-    box.identity.file(f"{ground}/script", "#!/bin/sh\necho \"$0\" \"$@\"\n")
-    os.chmod(f"{ground}/script", 0o755)
-    answers = iter([gates.approve("once")])
-    script = f"{ground}/script word; {ground}/script word"
-    inside, asked = gates.run(box, gate, ["/bin/sh", "-c", script],
-                              lambda event: next(answers, gates.deny()))
-    assert inside.stdout == f"{ground}/script word\n", (inside, asked)
-    assert len(asked) == 2, asked
-
-
-def test_many_execute_once_at_the_same_time(box, gate, ground):
-    """Each is allowed by itself, and none is disturbed by the others' looking at the same names."""
-    script = f"for i in $(seq 20); do {ground}/program $i & {files(box)} execute {ground}/script & " \
-             "done; wait"
-    inside, _ = gates.run(box, gate, ["/bin/sh", "-c", script], lambda event: gates.approve("once"))
-    assert sorted(lines(inside)) == sorted([*map(str, range(1, 21)),
-                                            *[f"execute {ground}/script argument"] * 20]), inside
-
-
-ONLOOKER = """
-import os, subprocess, sys, time
-program = sys.argv[1]
-running = subprocess.Popen([program, '3'])
-def attempt(name, what):
-    try:
-        what()
-        print(name, 'WORKED')
-    except OSError as error:
-        print(name, error.strerror)
-for turn in range(2):
-    attempt('execute', lambda: subprocess.run([program, '0'], check=True))
-    attempt('open', lambda: open(program, 'rb'))
-    attempt('link', lambda: os.readlink(program))
-    for number in ('1023', '1022', '1021'):
-        attempt(number, lambda: open('/proc/thread-self/fd/' + number, 'rb'))
-    time.sleep(0.3)
-print(running.poll())
-running.kill()
-"""
-
-
-@pytest.mark.escape
-def test_what_one_may_execute_once_is_nothing_to_others(box, gate, ground):
-    """Its parent tries while it runs, by the same name. The control: the program does run."""
-    with open("/bin/sleep", "rb") as source, open(f"{ground}/program", "wb") as target:
-        target.write(source.read())
-    answers = iter([gates.approve("once")])
-    inside, asked = gates.run(box, gate, ["/usr/bin/python3", "-c", ONLOOKER, f"{ground}/program"],
-                              lambda event: next(answers, gates.deny()))
-    assert "WORKED" not in inside.stdout and lines(inside)[-1] == "None", (inside, asked)
-    assert len(asked) > 3, asked
-
-
-@pytest.mark.escape
-@pytest.mark.parametrize("way", ["open", "stat", "path-only", "execute", "connect"])
-def test_once_is_for_the_object_that_was_shown(box, gate, ground, way):
-    """The command's own link leads elsewhere when the answer comes. The control: that can be used
-    outside."""
-    link, names = box.path("swapped"), {"connect": ("socket", "bad-socket"),
-                                        "execute": ("program", "bad-program")}
-    good, bad = (f"{ground}/{name}" for name in names.get(way, ("file", "bad")))
-    box.identity.file(f"{ground}/bad", "BAD, and longer than the other one\n")
-    box.identity.file(f"{ground}/bad-program", "#!/bin/sh\necho BAD\n")
-    os.chmod(f"{ground}/bad-program", 0o755)
-
-    def answer(event):
-        if event["path"] != good:
-            return gates.deny()
-        os.remove(link)
-        os.symlink(bad, link)
-        return once(event)
-
-    with listening(box, f"{ground}/socket"), listening(box, f"{ground}/bad-socket") as other:
-        os.symlink(bad, link)
-        forbidden = lines(box.plain([files(box), way, link]))[0]
-        os.remove(link)
-        os.symlink(good, link)
-        other.setblocking(False)
-        if way == "connect":
-            other.accept()[0].close()
-        inside, asked = gates.run(box, gate, [files(box), way, link], answer)
-        with pytest.raises(BlockingIOError):
-            other.accept()
-    assert asked and (way == "connect" or lines(inside)[0] != forbidden), (inside, asked)
-
-
-def test_who_connects_once_is_the_user(box, gate, ground):
-    """Whoever listens sees the user's number, and what is sent."""
-    if gate == "fuse":
-        pytest.skip("refused there: test_once_is_one_call_of_any_kind")
-    script = f"import socket; it = socket.socket(socket.AF_UNIX); it.connect('{ground}/socket'); " \
-             "it.send(b'hello'); print(it.recv(10))"
-    with listening(box, f"{ground}/socket") as listener:
-        with gates.Session(box, gate, ["/usr/bin/python3", "-c", script],
-                           lambda event: gates.approve("once")) as it:
-            listener.settimeout(harness.TIMEOUT)
-            peer, _ = listener.accept()
-            _, uid, _ = struct.unpack("3i", peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
-            assert (uid, peer.recv(10)) == (box.identity.uid, b"hello")
-            peer.send(b"answer")
-            assert it.finish().stdout == "b'answer'\n"
-            peer.close()
-
-
-@pytest.mark.escape
-def test_once_gives_no_rights_that_the_command_has_not(box, gate, ground):
-    """A socket of somebody else's: root speaks to it outside, and has no such power inside."""
-    if box.identity.name != "root" or gate == "fuse":
-        pytest.skip("only root could do more than the command")
-    with listening(box, f"{ground}/socket"):
-        os.chown(f"{ground}/socket", 12345, 12345)
-        os.chmod(f"{ground}/socket", 0o600)
-        argv = [files(box), "connect", f"{ground}/socket"]
-        assert lines(box.plain(argv)) == ["connect ok"]
-        inside, asked = gates.run(box, gate, argv, lambda event: gates.approve("once"))
-    assert lines(inside) == ["connect EACCES"] and len(asked) == 1, (inside, asked)
-
-
-def test_who_waits_to_be_connected_once_can_be_ended(box, gate, ground):
-    """The one who listens takes no more: it waits as outside, and leaves nothing behind."""
-    with listening(box, f"{ground}/socket", backlog=0) as listener, contextlib.ExitStack() as waiting:
-        listener.setblocking(False)
-        with contextlib.suppress(BlockingIOError):
-            for _ in range(10):
-                one = waiting.enter_context(socket.socket(socket.AF_UNIX))
-                one.setblocking(False)
-                one.connect(f"{ground}/socket")
-        script = f"{files(box)} connect {ground}/socket & sleep 0.5; kill -9 $!; wait; echo after"
-        inside, asked = gates.run(box, gate, ["/bin/sh", "-c", script],
-                                  once)
-    refused = ["connect EACCES"] if gate == "fuse" else []
-    assert lines(inside) == [*refused, "after"] and len(asked) == 1, (inside, asked)
-
-
-def test_once_cannot_be_opened_for_writing(box, gate, ground):
-    inside, _ = gates.run(box, gate, [files(box), "write-again", f"{ground}/file"],
-                          lambda event: gates.approve("once"))
-    assert lines(inside)[0].split()[1] in ("EROFS", "EACCES"), inside
-
-
-def test_once_with_a_full_table_of_descriptors(box, gate, ground):
-    """The descriptor cannot be handed in: the call fails as outside, and nothing hangs."""
-    inside, _ = gates.run(box, gate, [files(box), "full-table", f"{ground}/file"],
-                          lambda event: gates.approve("once"))
-    assert lines(inside) == ["full-table EMFILE"], inside
-
-
-LISTER = """
-import os, sys
-held = os.open(sys.argv[1], os.O_RDONLY)
-print(sorted((entry.name, entry.is_dir(follow_symlinks=False), entry.is_symlink())
-             for entry in os.scandir(held)))
-def attempt(*words, **more):
-    try:
-        os.open(*words, **more)
-        print('WORKED', words)
-    except OSError as error:
-        print(error.strerror)
-if len(sys.argv) > 2:
-    attempt('file', os.O_RDONLY, dir_fd=held)
-    attempt('sub', os.O_RDONLY, dir_fd=held)
-    attempt('sub/below', os.O_RDONLY, dir_fd=held)
-    attempt('../.ssh/id_rsa', os.O_RDONLY, dir_fd=held)
-    attempt('made', os.O_WRONLY | os.O_CREAT, dir_fd=held)
-    attempt(sys.argv[1], os.O_RDONLY)
-"""
-
-
-@pytest.mark.escape
-def test_a_folder_is_listed_once(box, gate, ground):
-    """Its names, as outside, and nothing more: what they stand for is another question."""
-    outside = box.plain(["/usr/bin/python3", "-c", LISTER, ground])
-    answers = iter([gates.approve("once")])
-    inside, asked = gates.run(box, gate, ["/usr/bin/python3", "-c", LISTER, ground, "more"],
-                              lambda event: next(answers, gates.deny()))
-    assert asked[0] == ("list", ground) and lines(inside)[0] == lines(outside)[0], (inside, asked)
-    assert "('sub', True, False)" in lines(inside)[0] and "WORKED" not in inside.stdout, inside
-
-
-def test_folders_are_never_handed_in(box, gate, ground):
-    """A descriptor of a host folder would be a way to walk the host."""
-    script = f"import os\nfd = os.open('{ground}/sub', os.O_RDONLY)\n" \
-             "try: print(os.open('../file', os.O_RDONLY, dir_fd=fd))\n" \
-             "except OSError as error: print(error.errno)"
-    inside, asked = gates.run(
-        box, gate, ["/usr/bin/python3", "-c", script],
-        lambda event: gates.approve("once") if event["folder"] else gates.deny())
-    assert inside.stdout.strip() in ("2", "13"), inside
-
-
 # ---- interruption and death ----
 
 
@@ -895,180 +575,6 @@ def test_without_the_monitor_nothing_opens(box, gate, ground):
         it.finish()
     assert not os.path.exists(box.path("leak"))
     assert box.run(["/bin/true"]).exit == 0  # removes what the killed one could not
-
-
-def test_revoking_takes_effect_for_new_opens(box, gate, ground):
-    path = f"{ground}/file"
-    script = f"cat {path}; touch ready; while [ ! -e go ]; do sleep 0.02; done; cat {path}"
-    answers = iter([gates.approve()])
-    with gates.Session(box, gate, ["/bin/sh", "-c", script],
-                       lambda event: next(answers, gates.deny())) as it:
-        assert sessions.eventually(lambda: os.path.exists(box.path("ready")))
-        revoked = sessions.sandbox(box, "policy", "revoke", "--session", it.sid, path)
-        box.identity.file(box.path("go"), "")
-        result = it.finish()
-    assert result.stdout == "content of the file\n", (result, revoked)
-    assert len(it.asked) == 2
-
-
-def broker_of(monitor):
-    """Its process; the name is what it calls itself."""
-    with open(f"/proc/{monitor}/task/{monitor}/children") as source:
-        children = source.read().split()
-    for pid in map(int, children):
-        with open(f"/proc/{pid}/comm") as source:
-            if source.read().strip() == "sandbox-broker":
-                return pid
-    return None
-
-
-def test_a_revocation_is_over_when_it_says_so(box, gate, ground):
-    """The broker sleeps meanwhile, as it may on a busy machine: nobody is told that all is done."""
-    path = f"{ground}/file"
-    script = f"cat {path}; touch ready; while [ ! -e go ]; do sleep 0.02; done; cat {path}"
-    answers = iter([gates.approve()])
-    with gates.Session(box, gate, ["/bin/sh", "-c", script],
-                       lambda event: next(answers, gates.deny())) as it:
-        assert sessions.eventually(lambda: os.path.exists(box.path("ready")))
-        broker = broker_of(sessions.monitor_of(box, it.sid))
-        os.kill(broker, signal.SIGSTOP)
-        revoking = box.popen([box.world.command, "policy", "revoke", "--session", it.sid, path])
-        time.sleep(0.3)
-        told = revoking.poll()
-        os.kill(broker, signal.SIGCONT)
-        assert told is None and revoking.wait(harness.TIMEOUT) == 0
-        box.identity.file(box.path("go"), "")
-        assert it.finish().stdout == "content of the file\n", it.asked
-    assert len(it.asked) == 2
-
-
-def test_what_is_revoked_while_it_is_granted_is_not_granted(box, gate, ground):
-    """The answer was yes, and is taken back before the broker has made the mount."""
-    path = f"{ground}/file"
-    script = f"cat {ground}/exact; touch ready; while [ ! -e go ]; do sleep 0.02; done; " \
-             f"cat {path}; cat {path}"
-    answers = iter([gates.approve(), gates.approve()])
-    with gates.Session(box, gate, ["/bin/sh", "-c", script],
-                       lambda event: next(answers, gates.deny())) as it:
-        assert sessions.eventually(lambda: os.path.exists(box.path("ready")))
-        broker = broker_of(sessions.monitor_of(box, it.sid))
-        os.kill(broker, signal.SIGSTOP)
-        box.identity.file(box.path("go"), "")
-        assert sessions.eventually(lambda: it.withdrawn.count("allowed") == 2)
-        with sessions.Control(box, it.sid) as control:
-            control.send({"cmd": "cmd.revoke", "path": path, "tag": "revoke"})
-            control.send({"cmd": "cmd.ps", "tag": "other"})
-            assert control.read()["tag"] == "other", "it says that it is done"
-            os.kill(broker, signal.SIGCONT)
-            assert control.read()["ok"]
-        result = it.finish()
-    assert result.stdout == "content of the exact one\n" and len(it.asked) == 3, (result, it.asked)
-
-
-HOLDER = """
-import os, time
-folder, sub = (os.open('FOLDER' + name, os.O_RDONLY) for name in ('', '/harmless-folder'))
-home = os.getcwd()
-os.chdir('FOLDER')
-def look(name, start):
-    try:
-        print(name, os.read(os.open(name, os.O_RDONLY, dir_fd=start), 200))
-    except OSError as error:
-        print(name, error.strerror)
-def look_around():
-    look('harmless', folder)
-    for name, start in (('gh/hosts.yml', folder), ('../gh/hosts.yml', sub),
-                        ('gcloud/credentials.db', None), ('../.ssh/id_rsa', None),
-                        ('../../.ssh/id_rsa', sub)):
-        look(name, start)
-    for entry in [entry for entry in os.listdir('/dev') if 'taken' in entry]:
-        for name in (entry, entry + '/here', entry + '/here/gh/hosts.yml'):
-            look('/dev/' + name, None)
-look_around()
-open(home + '/ready', 'w').close()
-while not os.path.exists(home + '/go'):
-    time.sleep(0.02)
-look_around()
-try:
-    os.listdir('FOLDER')
-except OSError as error:
-    print('new', error.strerror)
-"""
-
-
-@pytest.mark.escape
-def test_what_was_hidden_in_a_revoked_folder_stays_hidden(box, gate):
-    """Also for who holds the folder, or one in it, from before. The control: outside they are read."""
-    folder = box.home(".config")
-    box.identity.file(f"{folder}/harmless", "harmless\n")
-    box.identity.folder(f"{folder}/harmless-folder")
-    outside = box.plain(["/bin/cat", f"{folder}/gh/hosts.yml", f"{folder}/gcloud/credentials.db"])
-    assert outside.stdout.count(box.canary) == 2
-    answers = iter([gates.approve(tree=folder)])
-    with gates.Session(box, gate, ["/usr/bin/python3", "-c", HOLDER.replace("FOLDER", folder)],
-                       lambda event: next(answers, gates.deny())) as it:
-        assert sessions.eventually(lambda: os.path.exists(box.path("ready")))
-        sessions.sandbox(box, "policy", "revoke", "--session", it.sid, folder)
-        box.identity.file(box.path("go"), "")
-        result = it.finish()
-    assert box.canary not in result.stdout and "harmless b'harmless" in result.stdout, result
-    assert lines(result)[-1] == "new Permission denied", result
-
-
-HOLDER_OF_WRITABLE = """
-import os, time
-open('FOLDER/made', 'w').close()
-held = os.open('FOLDER', os.O_RDONLY)
-def attempt(name, flags):
-    try:
-        os.close(os.open(name, flags, dir_fd=held))
-        print(name, True)
-    except OSError as error:
-        print(name, error.strerror)
-def all_attempts():
-    attempt('file', os.O_WRONLY)
-    attempt('.git/config', os.O_WRONLY)
-    attempt('file', os.O_RDONLY)
-all_attempts()
-open('ready', 'w').close()
-while not os.path.exists('go'):
-    time.sleep(0.02)
-all_attempts()
-"""
-
-
-def hold_and_revoke(box, gate, folder):
-    """What who holds a folder that was granted for writing can do, before and after its revocation."""
-    box.identity.file(box.home("writes.yaml"), "version: 1\nfilesystem: {ask_writes: true}\n")
-    box.identity.file(f"{folder}/.git/config", "[core]\n")
-    for name in ("HEAD", "objects/x", "refs/x"):
-        box.identity.file(f"{folder}/.git/{name}", "ref: refs/heads/main\n")
-    box.identity.file(f"{folder}/file", "content\n")
-    script = HOLDER_OF_WRITABLE.replace("FOLDER", folder)
-    with gates.Session(box, gate, ["/usr/bin/python3", "-c", script], lambda event: gates.approve(),
-                       options=["--policy", box.home("writes.yaml")]) as it:
-        assert sessions.eventually(lambda: os.path.exists(box.path("ready")))
-        it.answer = lambda event: gates.deny()
-        sessions.sandbox(box, "policy", "revoke", "--session", it.sid, folder)
-        box.identity.file(box.path("go"), "")
-        result = it.finish()
-    assert lines(result)[:3] == ["file True", ".git/config Read-only file system", "file True"], result
-    return lines(result)[3:]
-
-
-@pytest.mark.escape
-def test_a_revoked_folder_is_not_written_to_by_who_holds_it(box, gate):
-    after = hold_and_revoke(box, gate, box.home("other"))
-    assert {line.split(" ", 1)[1] for line in after[:2]} <= {"Read-only file system",
-                                                             "Permission denied"}, after
-
-
-def test_a_revoked_folder_is_not_read_by_who_holds_it(request, box, gate):
-    if gate == "fuse":
-        request.applymarker(pytest.mark.xfail(
-            strict=True, reason="a native mount cannot be closed to who has a descriptor of a "
-            "folder in it, and nothing comes to the gate; see docs/GATE.md"))
-    assert hold_and_revoke(box, gate, box.home("other"))[2] == "file Permission denied"
 
 
 def test_more_commands_have_the_same_gate(box, gate, ground):

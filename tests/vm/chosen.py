@@ -81,12 +81,18 @@ CHOSEN = {
     # FUSE's retries and what seccomp notify of this version can do.
     "gate/test_files.py": (BOTH, "user", (
         "the_call_that_waited_succeeds", "every_way_gives_what_it_gives_outside",
-        "denied_is_denied_in_every_way", "once_is_one_call", "once_cannot_be_opened_for_writing",
+        "denied_is_denied_in_every_way",
         "writes_are_refused_and_change_nothing", "writes_may_be_asked_for",
         "programs_are_asked_for_with_their_interpreters",
-        "a_process_that_dies_takes_its_question_along", "revoking_takes_effect_for_new_opens",
+        "a_process_that_dies_takes_its_question_along",
         "secrets_below_an_approved_folder_stay_hidden", "without_the_monitor_nothing_opens",
         "a_32_bit_program_waits_as_well")),
+    "gate/test_once.py": (BOTH, "user", (
+        "once_is_one_call", "once_cannot_be_opened_for_writing", "a_folder_is_listed_once",
+        "a_script_runs_once")),
+    "gate/test_revoking.py": (BOTH, "user", (
+        "revoking_takes_effect_for_new_opens",
+        "what_was_hidden_in_a_revoked_folder_stays_hidden")),
     "gate/test_notify.py": (BOTH, "user", (
         "many_wait_at_the_same_time", "a_second_listener_is_refused_with_a_reason",
         "a_thread_of_a_process_is_asked_for_as_the_process",
