@@ -51,6 +51,24 @@ void reset_on_close(int fd) {
     (void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &now, sizeof now);
 }
 
+/* A question that nobody waits for must not stay before the person who is asked: it is tried again
+ * until the monitor has been told. */
+struct withdrawal {
+  struct withdrawal *next;
+  uint32_t id;
+};
+
+void flow_send_withdrawals(struct relay *relay) {
+  while (relay->withdrawals) {
+    struct withdrawal *first = relay->withdrawals;
+    struct link_message message = {.kind = LINK_WITHDRAW, .id = first->id};
+    if (send(relay->line.fd, &message, sizeof message, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
+      return;
+    relay->withdrawals = first->next;
+    free(first);
+  }
+}
+
 static void withdraw(struct flow *flow) {
   struct relay *relay = flow->relay;
   if (flow->state == FLOW_RESOLVING)
@@ -63,8 +81,10 @@ static void withdraw(struct flow *flow) {
     if (other != flow && other->state == FLOW_ASKING && other->question == flow->question)
       return; /* somebody else still waits for it */
   }
-  struct link_message message = {.kind = LINK_WITHDRAW, .id = flow->question};
-  (void)send(relay->line.fd, &message, sizeof message, MSG_NOSIGNAL | MSG_DONTWAIT);
+  struct withdrawal *withdrawal = xcalloc(1, sizeof *withdrawal);
+  *withdrawal = (struct withdrawal){.next = relay->withdrawals, .id = flow->question};
+  relay->withdrawals = withdrawal;
+  flow_send_withdrawals(relay);
 }
 
 void flow_close(struct flow *flow, bool reset) {

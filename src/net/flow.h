@@ -98,12 +98,13 @@ struct relay {
   size_t association_count, association_limit;
   struct ping *pings;
   size_t ping_count;
-  struct recording *recordings; /* that the monitor has not answered yet */
-  struct missing *missing;      /* names that were just answered with "no such name" */
-  unsigned asked_count;         /* questions that are being looked into */
-  struct asked *unasked;        /* those of them that wait for the monitor's no */
-  struct watch openings;        /* to a driver's minder */
-  struct asked *opening;        /* those that wait for it */
+  struct withdrawal *withdrawals; /* that the line had no room for */
+  struct recording *recordings;   /* that the monitor has not answered yet */
+  struct missing *missing;        /* names that were just answered with "no such name" */
+  unsigned asked_count;           /* questions that are being looked into */
+  struct asked *unasked;          /* those of them that wait for the monitor's no */
+  struct watch openings;          /* to a driver's minder */
+  struct asked *opening;          /* those that wait for it */
   struct port_classes classes;
 };
 
@@ -118,6 +119,7 @@ void flow_refuse(struct flow *flow, const char *format, ...) __attribute__((form
 void flow_fail(struct flow *flow, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void flow_close(struct flow *flow, bool reset);
 void reset_on_close(int fd);
+void flow_send_withdrawals(struct relay *relay);
 void flow_moved_in(struct relay *relay, int client, int server, struct ledger_line *line);
 bool flow_set_host(struct flow *flow, const char *text, size_t length);
 

@@ -209,7 +209,8 @@ static int next_timeout(struct relay *relay) {
   if (relay->turns)
     return 0;
   int wait = resolver_timeout(relay->resolver);
-  bool ticking = relay->flows || relay->associations || relay->pings || !relay->listening;
+  bool ticking = relay->flows || relay->associations || relay->pings || relay->withdrawals ||
+                 !relay->listening;
   if (ticking && (wait < 0 || wait > TICK_MS))
     wait = TICK_MS;
   return wait;
@@ -227,6 +228,7 @@ static void work(struct relay *relay) {
       flow_tick(relay, now);
       datagrams_tick(relay, now);
       pings_tick(relay, now);
+      flow_send_withdrawals(relay);
       if (!relay->listening)
         set_listening(relay, true); /* try again; it stops by itself */
     }

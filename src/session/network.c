@@ -122,7 +122,7 @@ void network_note_supervisors(struct monitor *monitor) {
 
 struct pollfd network_watch(const struct network *network) {
   return (struct pollfd){.fd = network->line >= 0 ? network->line : network->idle,
-                         .events = POLLIN};
+                         .events = network->unsent ? POLLOUT : POLLIN};
 }
 
 json_t *network_to_json(const struct monitor *monitor) {
@@ -162,10 +162,40 @@ struct network_question {
   uint64_t ticket;
 };
 
+struct network_answer {
+  struct network_answer *next;
+  struct link_message message;
+};
+
+static bool send_answer(const struct network *network, const struct link_message *message) {
+  return send(network->line, message, sizeof *message, MSG_NOSIGNAL | MSG_DONTWAIT) >= 0 ||
+         (errno != EAGAIN && errno != EINTR); /* else it is gone, and so is who asked */
+}
+
+/* A connection would wait for ever for an answer that got lost. While there are such, nothing more
+ * is read, so they are few. */
 static void answer(struct monitor *monitor, uint32_t id, bool allowed, const char *reason) {
+  struct network *network = &monitor->network;
   struct link_message message = {.kind = LINK_ANSWER, .id = id, .allowed = allowed};
   strncpy(message.reason, reason, sizeof message.reason - 1);
-  (void)send(monitor->network.line, &message, sizeof message, MSG_NOSIGNAL | MSG_DONTWAIT);
+  if (!network->unsent && send_answer(network, &message))
+    return;
+  struct network_answer **last = &network->unsent, *kept = xcalloc(1, sizeof *kept);
+  while (*last)
+    last = &(*last)->next;
+  kept->message = message;
+  *last = kept;
+}
+
+static void drop_first_answer(struct network *network) {
+  struct network_answer *first = network->unsent;
+  network->unsent = first->next;
+  free(first);
+}
+
+static void send_answers(struct network *network) {
+  while (network->unsent && send_answer(network, &network->unsent->message))
+    drop_first_answer(network);
 }
 
 /* The relay waits with the connection until it is written down; if it cannot be, it is not made. */
@@ -246,6 +276,8 @@ static void on_end(struct monitor *monitor) {
   struct network *network = &monitor->network;
   close(network->line);
   network->line = -1;
+  while (network->unsent)
+    drop_first_answer(network);
   while (network->questions)
     withdraw(monitor, network->questions->id);
   if (network->relay == 0)
@@ -304,13 +336,18 @@ static bool read_one(struct monitor *monitor) {
   return got == sizeof message;
 }
 
+static bool may_read(const struct network *network) {
+  return network->line >= 0 && !network->unsent;
+}
+
 void network_read(struct monitor *monitor) {
   if (monitor->network.idle >= 0) {
     start_late(monitor);
     return;
   }
+  send_answers(&monitor->network);
   /* A few at a time: the terminal and the clients have their turn, too. */
-  for (int i = 0; i < 32 && monitor->network.line >= 0 && read_one(monitor); i++)
+  for (int i = 0; i < 32 && may_read(&monitor->network) && read_one(monitor); i++)
     ;
 }
 
@@ -349,6 +386,8 @@ void network_finish(struct monitor *monitor) {
     ;
   while (network->questions)
     withdraw(monitor, network->questions->id);
+  while (network->unsent)
+    drop_first_answer(network);
   if (network->line >= 0)
     close(network->line);
   if (network->ledger && !monitor->request->plan->network.driver)

@@ -23,6 +23,7 @@ struct network {
   int sockets[INSIDE_SOCKETS]; /* until it is started */
   struct ledger *ledger;
   struct network_question *questions; /* that wait for an answer */
+  struct network_answer *unsent;      /* answers that the line had no room for */
   struct bucket recording;            /* lines about new hosts in the audit log */
   bool ready;                         /* it has said so */
   bool failed;                        /* there can be none */

@@ -2,12 +2,14 @@
 
 import json
 import os
+import select
+import signal
 import time
 
 import pytest
 
 from dynamic import answer, asking, next_event, run
-from sessions import sandbox
+from sessions import eventually, sandbox
 from test_filtered import CURL, PLAIN, allow
 
 GOOD = allow("good.test")
@@ -84,6 +86,49 @@ def test_who_has_left_is_not_asked_about(net):
     with asking(net, ["sh", "-c", script], *GOOD) as session, session.watch() as control:
         asked = question(control)
         assert next_event(control, "event.withdrawn")["id"] == asked["id"]
+
+
+CROWD = """
+import os, socket, time
+def wait(name):
+    while not os.path.exists(name): time.sleep(0.02)
+socket.create_connection(("good.test", 80)).close() # the relay is there
+print("ready", flush=True)
+wait("go")
+held = []
+for port in range(1000, 1400):
+    try: held.append(socket.create_connection(("203.0.113.11", port), 10))
+    except ConnectionResetError: pass # one too many
+print("asked", flush=True)
+wait("leave")
+for s in held: s.close()
+print("left", flush=True)
+time.sleep(30)
+"""
+
+
+def next_line(session):
+    """Not for ever: who should write it may have been stopped."""
+    ready, _, _ = select.select([session.process.stdout], [], [], 20)
+    return session.process.stdout.readline() if ready else None
+
+
+def test_crowd_that_has_left_while_nobody_listened(net):
+    """More questions than the monitor's line takes, withdrawn while it takes none: none stays."""
+    with asking(net, ["python3", "-c", CROWD], *GOOD) as session, session.watch() as control:
+        assert next_line(session) == b"ready\n"
+        os.kill(session.process.pid, signal.SIGSTOP)
+        try:
+            net.identity.file(net.path("go"), "")
+            assert next_line(session) == b"asked\n"
+            net.identity.file(net.path("leave"), "")
+            assert next_line(session) == b"left\n"
+            time.sleep(0.2)  # the relay has tried to tell it
+        finally:
+            os.kill(session.process.pid, signal.SIGCONT)
+        assert question(control)["host"] == "203.0.113.11", "control: some were asked about"
+        with session.connect() as other:
+            assert eventually(lambda: other.call({"cmd": "cmd.pending"})["requests"] == [])
 
 
 def test_nothing_leaves_before_the_answer(net):
