@@ -364,21 +364,22 @@ static void answer_real(struct asked *asked, const struct dns_question *question
     reply_real(asked, question, false);
 }
 
-static struct asked *unlink_opening(struct relay *relay, uint32_t id) {
+static void unlink_opening(struct relay *relay, const struct asked *asked) {
   struct asked **link = &relay->opening;
-  while (*link && (*link)->id != id)
+  while (*link && *link != asked)
     link = &(*link)->next;
-  struct asked *asked = *link;
-  if (asked)
+  if (*link)
     *link = asked->next;
-  return asked;
 }
 
 void questions_opened(struct relay *relay, uint32_t id, bool done) {
-  struct asked *asked = unlink_opening(relay, id);
+  struct asked *asked = relay->opening;
   struct dns_question question;
+  while (asked && asked->id != id)
+    asked = asked->next;
   if (!asked)
     return; /* whoever asked has gone */
+  unlink_opening(relay, asked);
   struct flow *flow = asked->asker.flow;
   (void)dns_read(asked->message, asked->length, &question); /* it was read before */
   reply_real(asked, &question, done);
@@ -429,8 +430,7 @@ static void look_outside(struct asker *asker, const struct dns_question *questio
 
 void questions_forget(struct flow *flow) {
   resolver_withdraw(flow->relay->resolver, flow->asked);
-  if (flow->asked->id)
-    (void)unlink_opening(flow->relay, flow->asked->id);
+  unlink_opening(flow->relay, flow->asked);
   free_asked(flow->asked);
 }
 

@@ -297,6 +297,39 @@ for arguments; do printf '%s: ' "$arguments"; $attempt $arguments; done
         result
 
 
+SOURCE_ROUTES = """
+import socket, struct
+def send(family, level, option, value, to):
+    with socket.socket(family, socket.SOCK_DGRAM) as s:
+        try:
+            if value:
+                s.setsockopt(level, option, value)
+            s.sendto(b'x', (to, 7)); return 'sent'
+        except PermissionError:
+            return 'refused'
+first, last = (socket.inet_pton(socket.AF_INET6, '2001:db8:1::' + end) for end in ('10', '11'))
+segments = bytes([0, 4, 4, 1, 1, 0, 0, 0]) + last + first
+print(send(socket.AF_INET6, 0, 0, b'', '2001:db8:1::10'),
+      send(socket.AF_INET6, socket.IPPROTO_IPV6, socket.IPV6_RTHDR, segments, '2001:db8:1::11'))
+for kind in (131, 137): # loose, strict
+    route = bytes([kind, 7, 4]) + socket.inet_aton('203.0.113.10') + b'\\0'
+    print(send(socket.AF_INET, socket.IPPROTO_IP, socket.IP_OPTIONS, route, '203.0.113.11'))
+"""
+
+
+@pytest.mark.escape
+@only(("pasta", "user"), ("slirp4netns", "root"), ("veth", "root"))
+def test_source_routes(routed, driver):
+    """A packet for an allowed host that asks to be passed on to another."""
+    outside = routed.plain(["python3", "-c", SOURCE_ROUTES]).stdout.split()
+    assert outside[:2] == ["sent", "sent"], "control"
+    if routed.identity.name == "root":
+        assert outside[2:] == ["sent", "sent"], "control"
+    result = routed.run(["python3", "-c", SOURCE_ROUTES],
+                        options=by(driver, "203.0.113.10", "2001:db8:1::10"))
+    assert result.stdout.split() == ["sent", "refused", "refused", "refused"], result
+
+
 @pytest.mark.works
 def test_published_port(routed, driver):
     with socket.socket() as free:
