@@ -104,7 +104,8 @@ struct relay {
   unsigned asked_count;           /* questions that are being looked into */
   struct asked *unasked;          /* those of them that wait for the monitor's no */
   struct watch openings;          /* to a driver's minder */
-  struct asked *opening;          /* those that wait for it */
+  struct asked *opening;          /* those that wait for it; the oldest first */
+  unsigned openings_sent;         /* that it has not answered yet */
   struct port_classes classes;
 };
 

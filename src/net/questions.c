@@ -14,9 +14,10 @@
 #include "net/flow.h"
 #include "net/guard.h"
 
-#define QUESTION_SIZE 1024
-#define ASKED_LIMIT   1024 /* at the same time */
-#define ROUND_LIMIT   64   /* datagrams before others have their turn */
+#define QUESTION_SIZE    1024
+#define ASKED_LIMIT      1024 /* at the same time */
+#define ROUND_LIMIT      64   /* datagrams before others have their turn */
+#define OPENINGS_AT_ONCE 64
 
 /* Where an answer goes. */
 struct asker {
@@ -35,7 +36,8 @@ struct asked {
   uint32_t id;
   struct address addresses[RESOLVE_LIMIT]; /* real ones, while they are opened */
   size_t address_count;
-  uint32_t ttl;
+  uint32_t ttl, classes;
+  bool sent; /* the minder knows */
   struct asker asker;
   uint8_t message[QUESTION_SIZE];
   size_t length;
@@ -303,20 +305,35 @@ static void reply_real(struct asked *asked, const struct dns_question *question,
   free_asked(asked);
 }
 
-static bool ask_to_open(struct asked *asked, uint32_t classes) {
+static bool send_opening(struct asked *asked) {
   struct relay *relay = asked->asker.relay;
   uint32_t seconds = asked->ttl > OPENING_SHORTEST ? asked->ttl : OPENING_SHORTEST;
   struct opening opening = {.id = ++relay->last_question,
-                            .classes = classes,
+                            .classes = asked->classes,
                             .seconds = seconds + OPENING_GRACE,
                             .count = (uint32_t)asked->address_count};
   memcpy(opening.addresses, asked->addresses, sizeof opening.addresses);
-  if (send(relay->openings.fd, &opening, sizeof opening, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
-    return false;
   asked->id = opening.id;
-  asked->next = relay->opening;
-  relay->opening = asked;
-  return true;
+  asked->sent = send(relay->openings.fd, &opening, sizeof opening, MSG_NOSIGNAL | MSG_DONTWAIT) > 0;
+  relay->openings_sent += asked->sent;
+  return asked->sent;
+}
+
+/* No more at a time than certainly fit into the line, there and back; the others wait here. */
+static void send_openings(struct relay *relay) {
+  for (struct asked *at = relay->opening; at; at = at->next) {
+    if (!at->sent && (relay->openings_sent >= OPENINGS_AT_ONCE || !send_opening(at)))
+      return;
+  }
+}
+
+static void ask_to_open(struct asked *asked) {
+  struct relay *relay = asked->asker.relay;
+  struct asked **last = &relay->opening;
+  while (*last)
+    last = &(*last)->next;
+  *last = asked;
+  send_openings(relay);
 }
 
 /* Keeps those that are asked for and may be answered. False: there were some, and none may be. */
@@ -355,13 +372,13 @@ static void answer_real(struct asked *asked, const struct dns_question *question
     free_asked(asked);
     return;
   }
-  uint32_t classes = port_classes_of(&relay->classes, relay->input->rules, question->name);
+  asked->classes = port_classes_of(&relay->classes, relay->input->rules, question->name);
   note_found(relay, question->name);
   asked->ttl = resolved->ttl < OPENING_TTL_MOST ? resolved->ttl : OPENING_TTL_MOST;
-  if (asked->address_count == 0 || classes == 0)
+  if (asked->address_count == 0 || asked->classes == 0)
     reply_real(asked, question, true);
-  else if (!ask_to_open(asked, classes))
-    reply_real(asked, question, false);
+  else
+    ask_to_open(asked);
 }
 
 static void unlink_opening(struct relay *relay, const struct asked *asked) {
@@ -375,11 +392,14 @@ static void unlink_opening(struct relay *relay, const struct asked *asked) {
 void questions_opened(struct relay *relay, uint32_t id, bool done) {
   struct asked *asked = relay->opening;
   struct dns_question question;
-  while (asked && asked->id != id)
+  while (asked && !(asked->sent && asked->id == id))
     asked = asked->next;
+  if (asked)
+    unlink_opening(relay, asked);
+  relay->openings_sent--;
+  send_openings(relay);
   if (!asked)
     return; /* whoever asked has gone */
-  unlink_opening(relay, asked);
   struct flow *flow = asked->asker.flow;
   (void)dns_read(asked->message, asked->length, &question); /* it was read before */
   reply_real(asked, &question, done);

@@ -483,6 +483,29 @@ print(ask('127.0.0.53', 'good.test', kind=16))
             f"{refused_way}, {refused_way}", "code 0 answers 1", no, "code 0 answers 0"], result
 
 
+@only(("pasta", "user"))
+def test_many_questions(routed, driver):
+    """More than the minder opens at once, of askers who go away in the middle."""
+    script = ASK + """
+def ask_and_go(name, reset):
+    packed = b''.join(bytes([len(part)]) + part.encode() for part in name.split('.')) + b'\\0'
+    query = struct.pack('!HHHHHHH', len(packed) + 16, 7, 0x100, 1, 0, 0, 0) + packed
+    s = socket.create_connection(('127.0.0.53', 53))
+    s.sendall((query + struct.pack('!HH', 1, 1)) * 2)
+    if reset:
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack('ii', 1, 0))
+    return s
+held = [ask_and_go(f'{number}.flood.test', number % 3 == 0) for number in range(400)]
+for s in held[::2]:
+    s.close()
+print(ask('127.0.0.53', 'good.test'), ask('127.0.0.53', '1.flood.test', socket.SOCK_STREAM),
+      sum(len(s.recv(2)) for s in held[1::2]), sep=', ')
+"""
+    result = routed.run(["python3", "-c", script], options=by(driver, "*.flood.test", "good.test"))
+    assert result.stdout == "code 0 answers 1, code 0 answers 1, 400\n", result
+    assert "ended" not in result.stderr, result
+
+
 @pytest.mark.escape
 @only(("slirp4netns", "user"))
 def test_rebinding_name(routed, driver):
