@@ -156,6 +156,20 @@ struct held *held_new(fuse_req_t request, struct node *node, enum call call,
   return held;
 }
 
+static void set_request(struct held *held, enum want want, const char *path) {
+  held->waiting.request = (struct access_request){
+      .subject = SUBJECT_FILE,
+      .want = want,
+      .path = xstrdup(path),
+      .device = held->node->status.st_dev,
+      .inode = held->node->status.st_ino,
+      .folder = S_ISDIR(held->node->status.st_mode),
+      .socket = S_ISSOCK(held->node->status.st_mode),
+      .lasting = held->waiting.needs_mount,
+      .pid = held->waiting.request.pid,
+  };
+}
+
 void held_ask(struct held *held, enum want want) {
   struct fuse_gate *fuse = held->fuse;
   char path[PATH_MAX];
@@ -172,17 +186,7 @@ void held_ask(struct held *held, enum want want) {
     held_free(held);
     return;
   }
-  held->waiting.request = (struct access_request){
-      .subject = SUBJECT_FILE,
-      .want = want,
-      .path = xstrdup(path),
-      .device = held->node->status.st_dev,
-      .inode = held->node->status.st_ino,
-      .folder = S_ISDIR(held->node->status.st_mode),
-      .socket = S_ISSOCK(held->node->status.st_mode),
-      .lasting = held->waiting.needs_mount,
-      .pid = held->waiting.request.pid,
-  };
+  set_request(held, want, path);
   if (fuse_req_interrupted(held->request) && gate_must_end(held->waiting.request.pid)) {
     fuse_reply_err(held->request, EINTR);
     held_free(held);
