@@ -7,6 +7,7 @@
  * is stacked there stays when the old root goes, and "/.." leads to it. */
 #include "engine/view.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -35,6 +36,25 @@ static int open_inside(int root, const char *path, unsigned flags) {
   return fd < 0 ? -errno : fd;
 }
 
+/* A name of the gate's, put into the root with all that is below it. */
+static int show_gated(struct view *view, const char *name, bool folder) {
+  _cleanup_close_ int tree = mounts_clone(view->gate, name, AT_SYMLINK_NOFOLLOW);
+  if (tree < 0)
+    return tree;
+  if ((folder ? mkdirat(view->root, name, 0755) : mknodat(view->root, name, S_IFREG, 0)) < 0)
+    return errno == EEXIST ? 0 : -errno;
+  return move_mount(tree, "", view->root, name, MOVE_MOUNT_F_EMPTY_PATH) < 0 ? -errno : 0;
+}
+
+/* One step of the way: what lies between the root and a mount point is the gate's, if there is one
+ * that serves files. */
+static int make_step(struct view *view, int parent, const char *name, bool last, bool folder) {
+  if (!last && view->gate >= 0)
+    return show_gated(view, name, true);
+  int result = last && !folder ? mknodat(parent, name, S_IFREG, 0) : mkdirat(parent, name, 0755);
+  return result < 0 && errno != EEXIST ? -errno : 0;
+}
+
 /* In an empty root: the folders on the way to a mount point, and the point itself. Only there: what
  * is mounted already is the host's, and nothing is ever made in it. */
 static int make_point(struct view *view, const char *path, bool folder) {
@@ -52,12 +72,9 @@ static int make_point(struct view *view, const char *path, bool folder) {
     name[end - from] = '\0';
     if (fstat(parent, &status) < 0)
       return -errno;
-    if (status.st_dev == empty.st_dev &&
-        (last && !folder ? mknodat(parent, name, S_IFREG, 0) : mkdirat(parent, name, 0755)) < 0 &&
-        errno != EEXIST)
-      return -errno;
-    if (last)
-      return 0;
+    int made = status.st_dev == empty.st_dev ? make_step(view, parent, name, last, folder) : 0;
+    if (made < 0 || last)
+      return made;
     int next = open_inside(parent, name, OPERATION_NOFOLLOW);
     if (next < 0)
       return next;
@@ -71,7 +88,7 @@ static int make_point(struct view *view, const char *path, bool folder) {
 static int open_point(struct view *view, int tree, const struct operation *operation) {
   struct stat status;
   int target = open_inside(view->root, operation->path, operation->flags);
-  if (target != -ENOENT || view->plan->gate != GATE_NOTIFY)
+  if (target != -ENOENT || view->plan->gate == GATE_NONE)
     return target;
   if (fstat(tree, &status) < 0)
     return -errno;
@@ -309,42 +326,12 @@ static int apply_empty_root(struct view *view) {
   return mount < 0 ? mount : become_root(view, &mount);
 }
 
-/* A link of the host, over the same one as the gate shows it: /lib64 is on the way of every exec,
- * and must not be asked of the gate each time. Where the kernel mounts no links, the gate is asked.
- */
-static int cover_link(struct view *view, const char *name) {
-  _cleanup_close_ int tree = mounts_clone(view->host, name, AT_SYMLINK_NOFOLLOW);
-  if (tree < 0)
-    return tree;
-  int result = mounts_set(tree, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, 0);
-  if (result == 0 && move_mount(tree, "", view->root, name, MOVE_MOUNT_F_EMPTY_PATH) < 0)
-    result = errno == EINVAL || errno == ELOOP ? 0 : -errno;
-  return result;
-}
-
 static int apply_link(struct view *view, const struct operation *operation) {
-  if (view->plan->gate == GATE_FUSE)
-    return cover_link(view, operation->path + 1);
   return symlinkat(operation->source, view->root, operation->path + 1) < 0 ? -errno : 0;
 }
 
-/* The kernel learns the names in "/" by reading it once, instead of asking the gate for each when
- * something is mounted there. What it does not learn it asks for. */
-static void read_names(struct view *view) {
-  char names[4096];
-  _cleanup_close_ int fd = openat(view->root, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd >= 0)
-    syscall(SYS_getdents64, fd, names, sizeof names);
-}
-
 /* The device must be opened here: the kernel wants it from the user namespace that mounts. */
-static int apply_gate(struct view *view, const struct operation *operation) {
-  (void)operation;
-  int opened = open_namespaces(view);
-  if (opened < 0)
-    return opened;
-  if (view->plan->gate == GATE_NOTIFY)
-    return apply_empty_root(view);
+static int mount_fuse(struct view *view) {
   char number[16], user[16], group[16];
   _cleanup_close_ int device = open("/dev/fuse", O_RDWR | O_NONBLOCK | O_CLOEXEC);
   if (device < 0)
@@ -362,11 +349,65 @@ static int apply_gate(struct view *view, const struct operation *operation) {
   if (mount < 0)
     return mount;
   int result = hand_over_gate(view, device, view->namespaces[2]);
+  return result < 0 ? result : steal_fd(&mount);
+}
+
+/* Beside the root and never in it: only parts of it are shown there. The kernel clones attached
+ * mounts alone. */
+static int keep_gate(struct view *view, int *mount) {
+  if (mkdirat(view->private, "gate", 0700) < 0)
+    return -errno;
+  _cleanup_close_ int target = openat(view->private, "gate", O_PATH | O_DIRECTORY | O_CLOEXEC);
+  int result = target < 0 ? -errno : mounts_attach(*mount, target);
   if (result == 0)
-    result = become_root(view, &mount);
-  if (result == 0)
-    read_names(view);
+    view->gate = steal_fd(mount);
   return result;
+}
+
+/* The root is a tmpfs in either case, for the kernel passes through it on every path, and one that
+ * is served costs as much as the filter of system calls. */
+static int apply_gate(struct view *view, const struct operation *operation) {
+  (void)operation;
+  int result = open_namespaces(view);
+  if (result < 0 || view->plan->gate == GATE_NOTIFY)
+    return result < 0 ? result : apply_empty_root(view);
+  _cleanup_close_ int mount = mount_fuse(view);
+  result = mount < 0 ? mount : apply_empty_root(view);
+  return result < 0 ? result : keep_gate(view, &mount);
+}
+
+/* A name that the gate refuses to show is there, and closed. */
+static int show_name(struct view *view, const char *name, unsigned char type) {
+  bool folder = type == DT_DIR;
+  if (faccessat(view->root, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
+    return 0;
+  int result = show_gated(view, name, folder);
+  if (result != -EACCES)
+    return result == -ENOENT ? 0 : result;
+  result = folder ? mkdirat(view->root, name, 0) : mknodat(view->root, name, S_IFREG, 0);
+  return result < 0 ? -errno : 0;
+}
+
+/* Whatever else is in the host's root, by the gate. Reading its names also makes the kernel know
+ * them, so that the gate is not asked for each. */
+static int show_rest(struct view *view) {
+  _Alignas(struct dirent64) char buffer[8192];
+  _cleanup_close_ int fd = openat(view->gate, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0)
+    return -errno;
+  for (ssize_t got; (got = getdents64(fd, buffer, sizeof buffer)) != 0;) {
+    if (got < 0)
+      return -errno;
+    for (ssize_t at = 0; at < got;) {
+      const struct dirent64 *entry = (const struct dirent64 *)(buffer + at);
+      bool dots = strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0;
+      int result = dots ? 0 : show_name(view, entry->d_name, entry->d_type);
+      if (result < 0)
+        return result;
+      at += entry->d_reclen;
+    }
+  }
+  return 0;
 }
 
 static int apply_devpts(struct view *view, const struct operation *operation) {
@@ -385,8 +426,8 @@ static int place_or_keep_outer(struct view *view, const struct operation *operat
   if (mount == -EPERM) {
     *ret_weaker = true;
     /* In an empty root there is none that could stay. */
-    return view->plan->gate == GATE_NOTIFY ? place_host_object(view, operation, MOUNT_ATTR_RDONLY)
-                                           : 0;
+    return view->plan->gate != GATE_NONE ? place_host_object(view, operation, MOUNT_ATTR_RDONLY)
+                                         : 0;
   }
   return mount < 0 ? mount : place(view, mount, operation);
 }
@@ -526,6 +567,7 @@ int view_begin(struct view *view, const struct plan *base, struct start_report *
                         .channel = channel,
                         .private = -1,
                         .root = -1,
+                        .gate = -1,
                         .entered = -1,
                         .namespaces = {-1, -1, -1}};
   view->host = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
@@ -538,8 +580,10 @@ int view_begin(struct view *view, const struct plan *base, struct start_report *
 }
 
 static int seal_empty_root(struct view *view) {
-  int result = mounts_set(view->root, MOUNT_ATTR_RDONLY, 0);
-  if (result == 0) {
+  int result = view->gate >= 0 ? show_rest(view) : 0;
+  if (result == 0)
+    result = mounts_set(view->root, MOUNT_ATTR_RDONLY, 0);
+  if (result == 0 && view->gate < 0) {
     view->entered = fcntl(view->root, F_DUPFD_CLOEXEC, 3);
     result = view->entered < 0 ? -errno : 0;
   }
@@ -550,7 +594,7 @@ int view_finish(struct view *view, const struct plan *plan) {
   view->plan = plan;
   int result = apply_operations(view, plan->base_count, plan->operation_count);
   umask(view->umask);
-  if (result == 0 && plan->gate == GATE_NOTIFY)
+  if (result == 0 && plan->gate != GATE_NONE)
     result = seal_empty_root(view);
   if (result == 0)
     result = enter(view);
@@ -558,5 +602,7 @@ int view_finish(struct view *view, const struct plan *plan) {
   close(view->host);
   close(view->private);
   close(view->root);
+  if (view->gate >= 0)
+    close(view->gate);
   return result;
 }

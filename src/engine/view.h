@@ -13,6 +13,7 @@ struct view {
   int host;          /* the host's root, as the namespace was born with it */
   int private;       /* the private tmpfs */
   int root;          /* the root being built */
+  int gate;          /* the file system that the monitor serves; -1: none */
   int entered;       /* the same, kept for the monitor if the gate is seccomp notify */
   int namespaces[3]; /* mount, user and pid, for the gate by seccomp notify; -1: none */
   bool sealed;       /* the private tmpfs has become read-only; clones of it now are, too */

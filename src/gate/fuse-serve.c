@@ -7,6 +7,7 @@
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
@@ -73,20 +74,25 @@ void fuse_serve_folder(struct held *held, int fd, bool allowed) {
     listing_free(listing);
 }
 
-/* The kernel remembers what comes with an entry as if it had looked the name up. In "/" the names
- * that lead to mounts come so: at the start each would be a look-up of its own, with two changes of
- * process. Of others only the name is told (no number). */
+/* The kernel remembers what comes with an entry as if it had looked the name up. The names in our
+ * root come so, for init puts them into the session's, unless something is mounted there: one by
+ * one that would be as many changes of process. Of others, and of what is hidden, only the name is
+ * told (no number). */
 static struct fuse_entry_param entry_beside(struct held *held, const struct dirent *named) {
   struct fuse_entry_param entry = {
       .attr = {.st_ino = named->d_ino, .st_mode = DTTOIF(named->d_type)}};
   char path[NAME_MAX + 2];
   struct node *node;
   snprintf(path, sizeof path, "/%s", named->d_name);
-  if (held->node->parent || named->d_name[0] == '.' ||
-      !gate_leads_to_mount(held->fuse->gate, path) ||
+  bool dots = strcmp(named->d_name, ".") == 0 || strcmp(named->d_name, "..") == 0;
+  if (held->node->parent || dots || named->d_type == DT_LNK ||
+      strv_contains(&held->fuse->gate->mounts, path) || gate_hides(held->fuse->gate, path) ||
       nodes_lookup(held->fuse->nodes, held->node, named->d_name, &node) < 0)
     return entry;
-  return fuse_entry_of(held->fuse, node, path);
+  entry = fuse_entry_of(held->fuse, node, path);
+  if (entry.entry_timeout < FOLDER_SECONDS)
+    entry.entry_timeout = FOLDER_SECONDS;
+  return entry;
 }
 
 static size_t add_name(struct held *held, char *data, size_t room, const struct dirent *named,

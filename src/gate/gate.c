@@ -21,15 +21,10 @@
 
 /* ---- which mounts there are ---- */
 
-/* Links are mounted where FUSE shows them, and made where the root is empty. */
-static bool is_mounted_place(const struct plan *plan, enum operation_kind kind) {
-  return (kind >= OPERATION_PRIVATE && kind <= OPERATION_OVERLAY) ||
-         (kind == OPERATION_LINK && plan->gate == GATE_FUSE);
-}
-
 static void collect_mounts(const struct plan *plan, struct strv *ret_mounts) {
   for (size_t i = 0; i < plan->operation_count; i++) {
-    if (is_mounted_place(plan, plan->operations[i].kind))
+    enum operation_kind kind = plan->operations[i].kind;
+    if (kind >= OPERATION_PRIVATE && kind <= OPERATION_OVERLAY)
       strv_add(ret_mounts, plan->operations[i].path);
   }
 }

@@ -594,6 +594,21 @@ def with_file(box, path, words):
     return box.plain(["sh", "-c", 'file=$1; shift; "$@" <"$file"', "sh", path, *words])
 
 
+def test_names_in_the_root(box, gate):
+    """All that the host has there, and no writing; a folder of it is asked about like any other."""
+    inside, asked = gates.run(box, gate, ["sh", "-c", "ls -A /srv && ls /srv/.. && mkdir /srv/x"],
+                              lambda event: gates.approve())
+    assert [path for _, path in asked] == ["/srv"], asked
+    names = set(inside.stdout.split())
+    assert names >= set(os.listdir("/srv")), inside
+    if gate == "fuse":  # the other shows only what is mounted
+        assert names >= {name for name in os.listdir("/") if not name.startswith(".")}, inside
+    assert inside.exit != 0 and "Read-only file system" in inside.stderr, inside
+    inside = box.run(["sh", "-c", "mkdir /new || touch /new || ln -s usr /new"],
+                     options=("--mode", "dynamic", "--gate", gate))
+    assert inside.exit != 0 and not os.path.lexists("/new"), inside
+
+
 def test_a_redirected_file_is_only_read(box, gate):
     path = box.identity.file(box.home("redirected"), "content\n")
     outside = with_file(box, path, ["sh", "-c", ": > /proc/self/fd/0"])
