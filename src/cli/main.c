@@ -2,6 +2,7 @@
 #include "cli/cli.h"
 #include "cli/help.h"
 #include "cli/parse.h"
+#include "core/alloc.h"
 
 const struct verb *const verbs[] = {
     &run_verb,    &exec_verb,     &attach_verb,   &ps_verb,     &stats_verb,
@@ -41,6 +42,7 @@ int main(int count, char **arguments) {
   _cleanup_error_ struct sb_error error = {0};
   _cleanup_invocation_ struct invocation invocation = {0};
   const struct verb *verb;
+  alloc_last_words = "sandbox: out of memory\n";
   if (count < 1 || cli_parse(&command_verb, arguments + 1, &invocation, &error) < 0)
     return cli_report(&error);
   if (invocation_has(&invocation, OPTION_HELP))

@@ -4,10 +4,19 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+const char *alloc_last_words;
+
+static _Noreturn void give_up(void) {
+  if (alloc_last_words)
+    (void)!write(STDERR_FILENO, alloc_last_words, strlen(alloc_last_words));
+  abort();
+}
 
 static void *or_abort(void *pointer) {
   if (!pointer)
-    abort();
+    give_up();
   return pointer;
 }
 
@@ -34,7 +43,7 @@ char *xstrndup(const char *string, size_t length) {
 char *xvasprintf(const char *format, va_list arguments) {
   char *text = NULL;
   if (vasprintf(&text, format, arguments) < 0)
-    abort();
+    give_up();
   return text;
 }
 

@@ -5,6 +5,9 @@
 #include <stdarg.h>
 #include <stddef.h>
 
+/* What a command, which has a stderr of its own, says there before; NULL: nothing. */
+extern const char *alloc_last_words;
+
 void *xmalloc(size_t size);
 void *xcalloc(size_t count, size_t size);
 void *xreallocarray(void *pointer, size_t count, size_t size);
