@@ -88,7 +88,7 @@ static void job_free(struct grant_job *job) {
   free(job);
 }
 
-static void take_back(struct gate *gate, const char *granted);
+static void take_back(struct gate *gate, const char *granted, struct waiting *refused);
 
 static void note_grant(struct gate *gate, const struct grant_job *job) {
   bool writable = job->request.flags & BROKER_WRITABLE;
@@ -104,10 +104,8 @@ static void finish_job(struct gate *gate, struct grant_job *job, int result, int
   bool mounted = job->request.kind == BROKER_GRANT && result == 0;
   if (mounted) {
     note_grant(gate, job);
-    if (job->revoked) {
-      take_back(gate, job->path);
-      result = -EACCES;
-    }
+    if (job->revoked) /* nobody goes on before it is gone again */
+      take_back(gate, job->path, steal_pointer(job->waiting));
   }
   if (job->request.kind == BROKER_GRANT)
     gate->trigger->granted(gate, job->path, mounted);
@@ -117,7 +115,7 @@ static void finish_job(struct gate *gate, struct grant_job *job, int result, int
     waiting->job = NULL;
     if (fd && *fd >= 0)
       waiting->opened = steal_fd(fd);
-    waiting->done(waiting, result == 0 ? OUTCOME_RETRY : OUTCOME_REFUSE);
+    waiting->done(waiting, result == 0 && !job->revoked ? OUTCOME_RETRY : OUTCOME_REFUSE);
   }
   job_free(job);
 }
@@ -561,10 +559,17 @@ void gate_withdraw(struct gate *gate, struct waiting *waiting) {
   waiting->job = NULL;
 }
 
-static void take_back(struct gate *gate, const char *granted) {
+/* Whoever waits for it is refused when it is gone. */
+static void take_back(struct gate *gate, const char *granted, struct waiting *refused) {
+  struct grant_job *job = new_job(BROKER_REVOKE, granted, 0);
+  job->revoked = true;
+  for (struct waiting *next; refused; refused = next) {
+    next = refused->next_in_job;
+    join_job(job, refused);
+  }
   gate->taken_back = true;
   gate->config.services.taken(gate->config.services.context, granted);
-  add_job(gate, new_job(BROKER_REVOKE, granted, 0));
+  add_job(gate, job);
   strv_remove(&gate->mounts, granted);
   strv_remove(&gate->granted, granted);
   strv_remove(&gate->granted_writable, granted);
@@ -574,7 +579,7 @@ static void take_back(struct gate *gate, const char *granted) {
 void gate_renew(struct gate *gate, const char *path) {
   _cleanup_free_ char *copy = xstrdup(path); /* the list's own goes away */
   if (strv_contains(&gate->granted, copy))
-    take_back(gate, copy);
+    take_back(gate, copy, NULL);
   gate->trigger->refresh(gate, copy);
 }
 
@@ -604,7 +609,7 @@ static bool revoke_jobs(struct gate *gate, const char *path) {
 
 bool gate_is_revoking(const struct gate *gate) {
   for (const struct grant_job *job = gate->jobs; job; job = job->next) {
-    if (job->revoked || job->request.kind == BROKER_REVOKE)
+    if (job->revoked)
       return true;
   }
   return false;
@@ -619,7 +624,7 @@ bool gate_revoke(struct gate *gate, const char *path) {
     if (!path_is_under(granted, path) && !path_is_under(path, granted))
       continue;
     any = true;
-    take_back(gate, granted);
+    take_back(gate, granted, NULL);
   }
   return any;
 }
