@@ -386,6 +386,19 @@ print(socket.gethostbyname('db'))
     assert routed.internet.was_asked("www.good.test") and not routed.internet.was_asked(never)
 
 
+@pytest.mark.works
+@only(("pasta", "root"), ("slirp4netns", "user"), ("veth", "root"))
+def test_names_in_dynamic_mode(routed, driver):
+    """Nothing is asked about; programs are led to the resolver all the same."""
+    gate = "fuse" if driver == "veth" and os.path.exists("/dev/fuse") else "notify"
+    script = ("cat /etc/resolv.conf; for host in good.test other.test 203.0.113.11; do "
+              "curl -s -m 5 -o /dev/null $host; echo $?; done")
+    result = routed.run(["sh", "-c", script],
+                        options=[*by(driver, "good.test"), "--mode", "dynamic", "--gate", gate])
+    assert "nameserver 127.0.0.53\n" in result.stdout, result
+    assert result.stdout.splitlines()[-3:] == ["0", "6", "7"], result
+
+
 def found(net, driver, names, hosts, policy=None, more=()):
     """What a session finds for each name, by the C library."""
     script = ("import socket, sys\n"
