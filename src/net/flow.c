@@ -473,10 +473,17 @@ static bool is_gone(const struct flow *flow, uint32_t events) {
   return (events & (EPOLLHUP | EPOLLERR)) || ((events & EPOLLRDHUP) && flow->state == FLOW_ASKING);
 }
 
+/* Nobody is there whom anything could be passed on to. The error itself may have been told to a
+ * call that could do nothing about it; what stays is that both directions are shut, and we did not.
+ */
+static bool is_reset(const struct flow *flow, uint32_t events) {
+  return (events & EPOLLERR) || ((events & EPOLLHUP) && !flow->server.passed_end);
+}
+
 static void on_client(struct watch *watch, uint32_t events) {
   struct flow *flow = ((struct end *)watch)->flow;
   note_events(&flow->client, events);
-  if (events & EPOLLERR) { /* reset: nobody is there whom anything could be passed on to */
+  if (is_reset(flow, events)) {
     flow_close(flow, true);
     return;
   }

@@ -420,6 +420,25 @@ def test_clients_that_vanish_leave_nothing(net, session):
     assert len(sockets) < 20, sockets
 
 
+HANG_UP = """
+import socket
+for i in range(100):
+    s = socket.create_connection(("127.0.0.1", 61080), 10)
+    s.sendall(b"GET http://good.test/big HTTP/1.1\\r\\n\\r\\n")
+    s.recv(1 + 3000 * i)
+    s.close() # with more on its way: a reset
+"""
+
+
+def test_clients_that_hang_up_leave_nothing(net, session):
+    """The reset may be told to the relay while it is writing: that must not be all it hears of it."""
+    net.identity.file(net.path("hang-up.py"), HANG_UP)
+    assert session.run("python3 hang-up.py")[0] == 0
+    relay = relay_of(session)
+    assert sessions.eventually(lambda: len(os.listdir(f"/proc/{relay}/fd")) < 20), \
+        len(os.listdir(f"/proc/{relay}/fd"))
+
+
 # ---- upstream proxies ----
 
 
