@@ -49,20 +49,20 @@ static void add_socket(struct compiler *compiler, const char *name) {
 
 static void take_name(void *context, const struct unix_diag_msg *socket, int kind, const void *data,
                       size_t length) {
-  (void)socket;
   const char *bytes = data;
-  if (kind != UNIX_DIAG_NAME || length == 0 || bytes[0] != '/')
+  bool connection = socket->udiag_state == TCP_ESTABLISHED && socket->udiag_type != SOCK_DGRAM;
+  if (connection || kind != UNIX_DIAG_NAME || length == 0 || bytes[0] != '/')
     return;
   _cleanup_free_ char *name = xstrndup(bytes, length);
   add_socket(context, name);
 }
 
-/* Who listens, and who takes datagrams; not each of their connections. */
+/* Who listens, and who takes datagrams (and is "established" as soon as somebody has connected to
+ * it); not each of their connections. */
 static int ask_kernel(struct compiler *compiler) {
   _cleanup_close_ int line = unix_diag_open();
-  return line < 0 ? line
-                  : unix_diag_dump(line, 1 << TCP_LISTEN | 1 << TCP_CLOSE, UDIAG_SHOW_NAME,
-                                   take_name, compiler);
+  unsigned states = 1 << TCP_LISTEN | 1 << TCP_CLOSE | 1 << TCP_ESTABLISHED;
+  return line < 0 ? line : unix_diag_dump(line, states, UDIAG_SHOW_NAME, take_name, compiler);
 }
 
 /* ---- reading its table, which takes longer: it has every connection ---- */

@@ -264,3 +264,22 @@ def test_datagram_to_a_server_that_starts_later(box):
                 got = None
             os.unlink(path)
     assert got is None
+
+
+def test_datagram_to_a_server_with_clients(box):
+    """It is not listed as one that waits any more, once somebody has connected to it."""
+    path = box.home("datagrams")
+    script = f"import socket; s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM); " \
+             f"s.sendto(b'hello', {path!r})"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as server, \
+            socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as client:
+        server.bind(path)
+        box.identity.own(path)
+        server.setblocking(False)
+        client.connect(path)
+        box.run(["/usr/bin/python3", "-c", script])
+        with pytest.raises(BlockingIOError):
+            server.recv(9)
+        assert box.plain(["/usr/bin/python3", "-c", script]).exit == 0
+        assert server.recv(9) == b"hello"  # the control
+    os.unlink(path)
