@@ -17,21 +17,29 @@
 #include "core/file.h"
 #include "net/netlink.h"
 
-#define DISABLED "/proc/sys/net/ipv6/conf/all/disable_ipv6"
+/* `default` is what a new interface has. */
+static const char *const switches[] = {"all", "default"};
 
 /* ---- whether there is any ---- */
 
 int six_probe(struct sb_error *error) {
-  _cleanup_free_ char *text = NULL;
-  if (file_read_at(AT_FDCWD, DISABLED, 16, &text, NULL) < 0) {
-    sb_fail(error, SB_CODE_UNSUPPORTED, 0, "this machine's kernel has no IPv6");
-    return sb_hint(error, "leave out what is about IPv6 addresses");
+  for (size_t i = 0; i < ARRAY_SIZE(switches); i++) {
+    _cleanup_free_ char *text = NULL;
+    char path[64];
+    snprintf(path, sizeof path, "/proc/sys/net/ipv6/conf/%s/disable_ipv6", switches[i]);
+    if (file_read_at(AT_FDCWD, path, 16, &text, NULL) < 0) {
+      sb_fail(error, SB_CODE_UNSUPPORTED, 0, "this machine's kernel has no IPv6");
+      return sb_hint(error, "leave out what is about IPv6 addresses");
+    }
+    if (text[0] == '0')
+      continue;
+    sb_fail(error, SB_CODE_UNSUPPORTED, 0, "IPv6 is switched off on this machine");
+    return sb_hint(error,
+                   "sudo sysctl -w net.ipv6.conf.%s.disable_ipv6=0, or leave out what is about "
+                   "IPv6 addresses",
+                   switches[i]);
   }
-  if (text[0] == '0')
-    return 0;
-  sb_fail(error, SB_CODE_UNSUPPORTED, 0, "IPv6 is switched off on this machine");
-  return sb_hint(error, "sudo sysctl -w net.ipv6.conf.all.disable_ipv6=0, or leave out what is "
-                        "about IPv6 addresses");
+  return 0;
 }
 
 static int probe(const struct net_driver *driver, struct sb_error *error) {
