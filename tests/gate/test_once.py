@@ -117,7 +117,7 @@ def test_many_execute_once_at_the_same_time(box, gate, ground):
 ONLOOKER = """
 import os, subprocess, sys, time
 program = sys.argv[1]
-running = subprocess.Popen([program, '3'])
+running = subprocess.Popen([program, '60'])
 def attempt(name, what):
     try:
         what()
