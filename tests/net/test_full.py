@@ -161,3 +161,24 @@ def test_denied_ping(net, pings):
                                "version: 1\nnetwork: {mode: full, deny: [203.0.113.10]}\n")
     for host in ("203.0.113.10", "good.test"):
         assert net.run(ping(host), options=["--policy", policy]).exit == 1
+
+
+def test_datagrams_leave_descriptors_for_others(net):
+    """Each pair of addresses takes one, the oldest are given up for the latest."""
+    script = """
+import socket, subprocess, time
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.settimeout(10)
+for port in range(1000, 1400):
+    s.sendto(b"x", ("203.0.113.10", port))
+    time.sleep(0.001) # the audit log takes a line about each
+time.sleep(0.3)
+s.sendto(b"x", ("203.0.113.10", 7))
+while True:
+    try: print(s.recv(100), flush=True); break
+    except ConnectionRefusedError: pass
+print(subprocess.run(["curl", "-sS", "-m", "10", "--noproxy", "*", "http://other.test/"]).returncode)
+"""
+    result = net.run(["python3", "-c", script], options=["--allow-network"],
+                     before=["prlimit", "--nofile=300:300"])
+    assert "b'echo x'" in result.stdout and result.stdout.endswith("0\n"), result
