@@ -144,7 +144,7 @@ void watch_name(struct keeping *keeping, struct kept_name *name) {
 }
 
 bool watch_folder(struct keeping *keeping, const char *folder) {
-  bool full = keeping->folder_count >= KEEPER_FOLDER_LIMIT;
+  bool full = keeping->folder_count >= KEPT_FOLDER_LIMIT;
   /* Without any watches it is walked again and again. */
   int result = full ? -ENOSPC : keeping->changes < 0 ? 0 : add(keeping, folder, OF_NAMES);
   if (result == 0)

@@ -142,14 +142,24 @@ static void on_found(void *context, const char *path, bool folder) {
   hide_late(context, path, folder);
 }
 
+/* The plan has read them all, a moment ago: only the first time that is of use. */
+static void walk_tree(struct keeping *keeping, const struct kept_tree *tree, size_t max_depth,
+                      const struct kept_visitor *visitor) {
+  if (max_depth == 0 && !keeping->walked)
+    kept_walk_again(tree, &keeping->request.plan->walked, visitor);
+  else
+    kept_walk(tree, max_depth, visitor);
+}
+
 static void walk(struct keeping *keeping, size_t max_depth) {
   const struct kept_visitor visitor = {on_folder, on_found, keeping};
   keeping->folder_count = 0; /* a second walk meets the same folders */
   uint64_t began = keeping_now_ns();
   for (size_t i = 0; i < keeping->list.tree_count; i++) {
     if (powers_go(&keeping->powers, IN_OWN) == 0)
-      kept_walk(&keeping->list.trees[i], max_depth, &visitor);
+      walk_tree(keeping, &keeping->list.trees[i], max_depth, &visitor);
   }
+  keeping->walked |= max_depth == 0;
   uint64_t pause = (keeping_now_ns() - began) * WALK_SHARE;
   keeping->walk_pause_ns = pause > WALK_AFTER_NS ? pause : WALK_AFTER_NS;
 }

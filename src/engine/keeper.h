@@ -41,8 +41,6 @@ struct keeper_report {
   char path[PATH_MAX];
 };
 
-/* How many folders are watched for names that patterns hide, for one session. */
-#define KEEPER_FOLDER_LIMIT 4096
 /* How many names may appear that patterns hide, before it can only be a flood. */
 #define KEEPER_LATE_LIMIT 1024
 /* How many objects may be hidden because links with such names lead to them: the command can make

@@ -32,6 +32,7 @@ struct keeping {
   size_t link_count;      /* what was hidden behind links */
   bool writers;           /* some names are open for writing, and should not be for long */
   bool lost;              /* the kernel dropped events: look at everything */
+  bool walked;            /* every tree was, as a whole */
   uint64_t walk_at_ns;    /* when the trees are walked (again); 0: not at all */
   uint64_t walk_pause_ns; /* how long after the last time, at least */
 };

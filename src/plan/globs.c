@@ -150,6 +150,17 @@ static void note_repository(struct group *group, const char *relative) {
   strv_take(&compiler->repositories, path_parent(git));
 }
 
+/* Whoever watches for names that appear wants to know what has been read; see kept_walk_again. */
+static void note_folder(struct group *group, const struct walk_entry *entry) {
+  struct walked *walked = &group->compiler->plan->walked;
+  if (walked->failed || (entry->type != DT_DIR && entry->type != DT_UNKNOWN))
+    return;
+  walked->failed = walked->count >= KEPT_FOLDER_LIMIT || entry->type == DT_UNKNOWN;
+  ARRAY_GROW(walked->folders, walked->count);
+  walked->folders[walked->count++] =
+      (struct walked_folder){.path = path_join(group->folder, entry->path), .inode = entry->inode};
+}
+
 static bool visit(void *context, const struct walk_entry *entry) {
   struct group *group = context;
   if (strcmp(entry->name, ".git") == 0)
@@ -160,7 +171,11 @@ static bool visit(void *context, const struct walk_entry *entry) {
   if (match < 0 && group->secrets && entry->type != DT_DIR &&
       inode_set_contains(group->secrets, entry->inode))
     note_hard_link(group, entry->path);
-  return !(group->only_builtin && entry->type == DT_DIR && walk_is_bulk(entry->name));
+  if (group->only_builtin && entry->type == DT_DIR && walk_is_bulk(entry->name))
+    return false;
+  if (group->hides && group->max_depth == 0)
+    note_folder(group, entry);
+  return true;
 }
 
 /* The built-in globs look for secrets of a project. Where the caller stands in no project (in the
@@ -217,6 +232,7 @@ int compile_globs(struct compiler *compiler, struct sb_error *error) {
   }
   struct inode_set secrets = {0};
   collect_secrets(compiler, &secrets);
+  clock_gettime(CLOCK_REALTIME, &compiler->plan->walked.at);
   for (size_t i = 0; i < groups.count; i++)
     walk_group(&groups.items[i], &secrets);
   inode_set_clear(&secrets);

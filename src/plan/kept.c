@@ -267,6 +267,8 @@ struct visit {
   const struct kept_tree *tree;
   const struct kept_visitor *visitor;
   size_t max_depth;
+  const struct walked_folder **known; /* sorted; they have their own turn */
+  size_t known_count;
 };
 
 static bool is_deep(const struct visit *visit, const char *path) {
@@ -274,6 +276,20 @@ static bool is_deep(const struct visit *visit, const char *path) {
   for (const char *at = path; *at; at++)
     depth += *at == '/';
   return visit->max_depth != 0 && depth >= visit->max_depth;
+}
+
+static int by_path(const void *left, const void *right) {
+  const struct walked_folder *const *a = left, *const *b = right;
+  return strcmp((*a)->path, (*b)->path);
+}
+
+static bool is_known(const struct visit *visit, const char *path, ino_t inode) {
+  const struct walked_folder wanted = {.path = (char *)path}, *key = &wanted;
+  const struct walked_folder *const *found =
+      visit->known_count
+          ? bsearch(&key, visit->known, visit->known_count, sizeof *visit->known, by_path)
+          : NULL;
+  return found && (*found)->inode == inode;
 }
 
 static bool visit_entry(void *context, const struct walk_entry *entry) {
@@ -288,13 +304,55 @@ static bool visit_entry(void *context, const struct walk_entry *entry) {
   _cleanup_free_ char *path = path_join(visit->tree->folder, entry->path);
   if (match)
     visitor->found(visitor->context, path, entry->type == DT_DIR);
-  return folder && visitor->enter(visitor->context, path);
+  return folder && !is_known(visit, path, entry->inode) && visitor->enter(visitor->context, path);
 }
 
 void kept_walk(const struct kept_tree *tree, size_t max_depth, const struct kept_visitor *visitor) {
   if (tree->max_depth && (max_depth == 0 || tree->max_depth < max_depth))
     max_depth = tree->max_depth;
-  struct visit context = {tree, visitor, max_depth};
+  struct visit context = {.tree = tree, .visitor = visitor, .max_depth = max_depth};
   if (visitor->enter(visitor->context, tree->folder))
     walk_folder(tree->folder, max_depth, visit_entry, &context);
+}
+
+/* ---- once more ---- */
+
+/* The clock of change times may be behind by a tick. */
+#define TICK_NS (20ll * 1000 * 1000)
+
+static bool has_changed(const struct walked_folder *folder, const struct timespec *since) {
+  struct stat status;
+  if (lstat(folder->path, &status) < 0 || status.st_ino != folder->inode)
+    return true;
+  long long later = (long long)(status.st_ctim.tv_sec - since->tv_sec) * 1000000000ll +
+                    status.st_ctim.tv_nsec - since->tv_nsec;
+  return later >= -TICK_NS;
+}
+
+/* The watch comes first, or what changes between would be missed. */
+static void look_again(const struct visit *visit, const struct walked_folder *folder,
+                       const struct timespec *since) {
+  const struct kept_visitor *visitor = visit->visitor;
+  const char *part = path_below(folder->path, visit->tree->folder);
+  if (part && part[0] && visitor->enter(visitor->context, folder->path) &&
+      has_changed(folder, since))
+    walk_part(visit->tree->folder, part, visit_entry, (void *)visit);
+}
+
+void kept_walk_again(const struct kept_tree *tree, const struct walked *walked,
+                     const struct kept_visitor *visitor) {
+  if (tree->max_depth || walked->failed || walked->count == 0) {
+    kept_walk(tree, 0, visitor);
+    return;
+  }
+  struct visit context = {.tree = tree, .visitor = visitor, .known_count = walked->count};
+  context.known = xcalloc(walked->count, sizeof *context.known);
+  for (size_t i = 0; i < walked->count; i++)
+    context.known[i] = &walked->folders[i];
+  qsort(context.known, walked->count, sizeof *context.known, by_path);
+  if (visitor->enter(visitor->context, tree->folder))
+    walk_folder(tree->folder, 0, visit_entry, &context);
+  for (size_t i = 0; i < walked->count; i++)
+    look_again(&context, &walked->folders[i], &walked->at);
+  free(context.known);
 }

@@ -28,6 +28,9 @@ struct kept_name {
   uint64_t writer_until_ns; /* the keeper's: until then somebody may have it open for writing */
 };
 
+/* How many folders are watched for names that patterns hide, for one session. */
+#define KEPT_FOLDER_LIMIT 4096
+
 /* Patterns that begin in one folder, and where a name that they match may appear. */
 struct kept_tree {
   char *folder;
@@ -81,6 +84,11 @@ struct kept_visitor {
   void *context;
 };
 void kept_walk(const struct kept_tree *tree, size_t max_depth, const struct kept_visitor *visitor);
+
+/* The same where the plan has looked already: a folder whose change time is older than that is only
+ * entered, for what was in it is known. */
+void kept_walk_again(const struct kept_tree *tree, const struct walked *walked,
+                     const struct kept_visitor *visitor);
 
 /* Where patterns of the policy begin; for kept_list_fill, by the part that knows globs. */
 void kept_add_trees(const struct kept_request *request, struct kept_list *list);

@@ -87,6 +87,9 @@ void plan_clear(struct plan *plan) {
   for (size_t i = 0; i < plan->socket_count; i++)
     free(plan->sockets[i].path);
   free(plan->sockets);
+  for (size_t i = 0; i < plan->walked.count; i++)
+    free(plan->walked.folders[i].path);
+  free(plan->walked.folders);
   free(plan->working_folder);
   free(plan->hostname);
   landlock_plan_clear(&plan->landlock);

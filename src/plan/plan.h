@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
+#include <time.h>
 
 #include "core/error.h"
 #include "core/strv.h"
@@ -67,6 +68,19 @@ struct plan_socket {
   ino_t inode;
 };
 
+/* The folders that were read for patterns, for who looks at them again: most will not have changed
+ * since. */
+struct walked_folder {
+  char *path;
+  ino_t inode;
+};
+struct walked {
+  struct walked_folder *folders; /* NULL: too many, or a file system that does not tell kinds */
+  size_t count;
+  struct timespec at; /* before the first was read */
+  bool failed;
+};
+
 /* What makes an access wait for a decision in dynamic mode. */
 enum gate_kind { GATE_NONE, GATE_FUSE, GATE_NOTIFY };
 
@@ -103,6 +117,7 @@ struct plan {
   struct strv touched_read, touched_write; /* granted without a question when first touched */
   struct strv hidden; /* dynamic mode: every object that is never shown, canonical */
 
+  struct walked walked; /* the monitor's: not in the session's copy */
   struct strv warnings; /* for people, before the start; already escaped */
   struct strv notes;    /* what was left out and why; for --dry-run and --verbose */
 };

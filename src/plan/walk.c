@@ -3,10 +3,12 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/cleanup.h"
 #include "core/folder.h"
+#include "core/path.h"
 #include "core/text.h"
 
 struct walk {
@@ -55,6 +57,18 @@ static void walk_level(struct walk *walk, int fd, size_t depth) {
 void walk_folder(const char *folder, size_t max_depth, walk_visit *visit, void *context) {
   struct walk walk = {.visit = visit, .context = context, .max_depth = max_depth};
   _cleanup_close_ int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd >= 0)
+    walk_level(&walk, fd, 1);
+  text_clear(&walk.path);
+  text_clear(&walk.queued);
+}
+
+void walk_part(const char *folder, const char *part, walk_visit *visit, void *context) {
+  struct walk walk = {.visit = visit, .context = context};
+  _cleanup_free_ char *path = path_join(folder, part);
+  _cleanup_close_ int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  text_append(&walk.path, part);
+  text_append_char(&walk.path, '/');
   if (fd >= 0)
     walk_level(&walk, fd, 1);
   text_clear(&walk.path);

@@ -19,5 +19,8 @@ typedef bool walk_visit(void *context, const struct walk_entry *entry);
  * What cannot be opened is passed over: nobody inside can open it either. */
 void walk_folder(const char *folder, size_t max_depth, walk_visit *visit, void *context);
 
+/* The same for a part of it: a folder below, whose entries are told with their whole path. */
+void walk_part(const char *folder, const char *part, walk_visit *visit, void *context);
+
 /* A folder full of other people's files, in which the built-in patterns do not look. */
 bool walk_is_bulk(const char *name);

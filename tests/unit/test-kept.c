@@ -2,6 +2,8 @@
 #include "unit.h"
 
 #include <stdio.h>
+#include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "core/alloc.h"
@@ -223,6 +225,65 @@ static void test_folders_to_watch(void **state) {
   kept_list_clear(&list);
 }
 
+struct met {
+  struct strv folders, names;
+};
+
+static bool meet_folder(void *context, const char *folder) {
+  strv_add(&((struct met *)context)->folders, folder);
+  return true;
+}
+
+static void meet_name(void *context, const char *path, bool is_folder) {
+  (void)is_folder;
+  strv_add(&((struct met *)context)->names, path);
+}
+
+static bool meets(struct world *world, const struct walked *walked, const char *name) {
+  struct kept_list list = {0};
+  struct met met = {0};
+  const struct kept_visitor visitor = {meet_folder, meet_name, &met};
+  _cleanup_free_ char *path = path_join(world->project, name);
+  kept_list_fill(&world->request, &list);
+  for (size_t i = 0; i < list.tree_count; i++)
+    kept_walk_again(&list.trees[i], walked, &visitor);
+  bool found = strv_contains(&met.names, path) || strv_contains(&met.folders, path);
+  strv_clear(&met.folders);
+  strv_clear(&met.names);
+  kept_list_clear(&list);
+  return found;
+}
+
+static void test_only_changed_folders_are_read_again(void **state) {
+  struct world *world = *state;
+  struct walked_folder folders[] = {{path_join(world->project, "sub"), 0},
+                                    {path_join(world->project, "sub/deep"), 0}};
+  struct walked walked = {.folders = folders, .count = ARRAY_SIZE(folders)};
+  struct stat status;
+  for (size_t i = 0; i < walked.count; i++) {
+    assert_int_equal(stat(folders[i].path, &status), 0);
+    folders[i].inode = status.st_ino;
+  }
+  plan_static(world);
+  make(world->project, "sub/deep/.env", false);
+  make(world->project, "sub/new/below", true);
+  make(world->project, "sub/new/below/.env", false);
+  clock_gettime(CLOCK_REALTIME, &walked.at);
+  walked.at.tv_sec += 3600; /* nothing has changed since */
+  assert_true(meets(world, &walked, "sub/deep"));
+  assert_false(meets(world, &walked, "sub/deep/.env"));
+  walked.at.tv_sec -= 7200;
+  assert_true(meets(world, &walked, "sub/deep/.env"));
+  assert_true(meets(world, &walked, "sub/new/below/.env"));
+  walked.at.tv_sec += 7200;
+  folders[1].inode++; /* another folder under the same name */
+  assert_true(meets(world, &walked, "sub/deep/.env"));
+  walked.failed = true;
+  assert_true(meets(world, &walked, "sub/new/below/.env"));
+  free(folders[0].path);
+  free(folders[1].path);
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test_setup_teardown(test_what_is_shown, set_up, tear_down),
     cmocka_unit_test_setup_teardown(test_behind_a_gate_only_places_are_shown, set_up, tear_down),
@@ -231,6 +292,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test_setup_teardown(test_new_names, set_up, tear_down),
     cmocka_unit_test_setup_teardown(test_a_rule_takes_a_name_back, set_up, tear_down),
     cmocka_unit_test_setup_teardown(test_folders_to_watch, set_up, tear_down),
+    cmocka_unit_test_setup_teardown(test_only_changed_folders_are_read_again, set_up, tear_down),
 };
 
 UNIT_MAIN(tests)
