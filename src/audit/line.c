@@ -28,9 +28,10 @@ static char *format_fields(json_t *fields) {
   static const char *const ours[] = {"seq", "time", "session", "event", "prev", "hash"};
   for (size_t i = 0; fields && i < ARRAY_SIZE(ours); i++)
     json_object_del(fields, ours[i]);
-  char *dumped = json_object_size(fields) > 0
-                     ? json_dumps(fields, JSON_COMPACT | JSON_REAL_PRECISION(12))
-                     : NULL;
+  char *dumped =
+      json_object_size(fields) > 0
+          ? json_dumps(fields, JSON_COMPACT | JSON_ENSURE_ASCII | JSON_REAL_PRECISION(12))
+          : NULL;
   json_decref(fields);
   if (!dumped)
     return calloc(1, 1);

@@ -118,7 +118,7 @@ static bool is_full(const struct audit_file *file, json_t *fields) {
     return true;
   if (getrlimit(RLIMIT_FSIZE, &limit) < 0 || limit.rlim_cur == RLIM_INFINITY)
     return false;
-  size_t line = json_dumpb(fields, NULL, 0, JSON_COMPACT) + FRAME_MAX;
+  size_t line = json_dumpb(fields, NULL, 0, JSON_COMPACT | JSON_ENSURE_ASCII) + FRAME_MAX;
   return file->size > 0 && file->size + line > limit.rlim_cur;
 }
 

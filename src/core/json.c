@@ -73,7 +73,8 @@ void json_set_words(json_t *object, const char *key, char *const *items, size_t 
 }
 
 char *json_line(const json_t *value) {
-  _cleanup_free_ char *compact = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY);
+  _cleanup_free_ char *compact =
+      json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY | JSON_ENSURE_ASCII);
   return xasprintf("%s\n", compact ? compact : "null");
 }
 
