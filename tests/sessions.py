@@ -111,7 +111,8 @@ class Control:
         line = json.dumps(request).encode() + b"\n"
         ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
         sent = self.socket.sendmsg([line], ancillary)
-        self.socket.sendall(line[sent:])
+        if sent < len(line):  # sending nothing would still fail if the session has ended by now
+            self.socket.sendall(line[sent:])
 
     def call(self, request, fds=()):
         self.send(request, fds)

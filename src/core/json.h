@@ -18,8 +18,8 @@ json_t *json_string_array(char *const *items, size_t count);
 /* Sets key to the array of strings, or key_b64 to their exact bytes if one is not UTF-8. */
 void json_set_words(json_t *object, const char *key, char *const *items, size_t count);
 
-/* One line of compact JSON, newline included, as a new string. ASCII: what turns text around or hides
- * in it must not reach a terminal by way of JSON either. */
+/* One line of compact JSON, newline included, as a new string. ASCII: what turns text around or
+ * hides in it must not reach a terminal by way of JSON either. */
 char *json_line(const json_t *value);
 
 /* Base64 of any bytes, as a new string. */

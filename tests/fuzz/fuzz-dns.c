@@ -37,7 +37,8 @@ static void check_answer(const struct dns_question *question, const struct dns_r
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t length) {
-  static const struct address v4 = {4, {198, 18, 0, 1}}, many[DNS_ADDRESSES] = {[0 ... DNS_ADDRESSES - 1] = {6, {0xfd}}};
+  static const struct address v4 = {4, {198, 18, 0, 1}},
+                              many[DNS_ADDRESSES] = {[0 ... DNS_ADDRESSES - 1] = {6, {0xfd}}};
   static const struct dns_reply replies[] = {
       {.code = DNS_OK, .addresses = &v4, .address_count = 1},
       {.code = DNS_OK, .addresses = many, .address_count = DNS_ADDRESSES, .ttl = ~0u},

@@ -497,7 +497,8 @@ static void test_dns_write(void **state) {
   size_t length = make_query(message, "example.org", DNS_TYPE_A, true);
   assert_int_equal(dns_read(message, length, &question), DNS_OK);
   struct address address = {.family = 4, .bytes = {198, 18, 0, 1}};
-  size_t written = dns_write(&question, &(struct dns_reply){.addresses = &address, .address_count = 1}, answer);
+  size_t written =
+      dns_write(&question, &(struct dns_reply){.addresses = &address, .address_count = 1}, answer);
   assert_int_equal(answer[0], 0x12);
   assert_int_equal(answer[2] & 0x80, 0x80);
   assert_int_equal(answer[7], 1);
