@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -265,10 +266,18 @@ static void share_files(struct relay *relay) {
   relay->flow_limit = pump_most_flows(datagrams ? relay->association_limit : 0);
 }
 
+/* Woken up by every packet, we would interrupt whoever sends them on a machine that is busy, and
+ * carry each by itself. */
+static void let_others_finish(void) {
+  if (sched_getscheduler(0) == SCHED_OTHER)
+    (void)sched_setscheduler(0, SCHED_BATCH, &(struct sched_param){0});
+}
+
 void relay_main(const struct relay_input *input) {
   struct relay relay = {.input = input, .reserve = -1};
   the_relay = &relay;
   prctl(PR_SET_NAME, "sandbox-relay");
+  let_others_finish();
   ignore_signals();
   leave_monitor(input);
   share_files(&relay);
