@@ -115,6 +115,8 @@ def next_line(session):
 
 def test_crowd_that_has_left_while_nobody_listened(net):
     """More questions than the monitor's line takes, withdrawn while it takes none: none stays."""
+    if net.plain(["test", "-r", "/dev/fuse", "-a", "-w", "/dev/fuse"]).exit != 0:
+        pytest.skip("/dev/fuse is closed to this user: by seccomp notify the stopped monitor does each connect")
     with asking(net, ["python3", "-c", CROWD], *GOOD) as session, session.watch() as control:
         assert next_line(session) == b"ready\n"
         os.kill(session.process.pid, signal.SIGSTOP)
