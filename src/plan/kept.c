@@ -2,9 +2,11 @@
 #include "plan/kept.h"
 
 #include <dirent.h>
+#include <linux/magic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 
 #include "core/alloc.h"
 #include "core/cleanup.h"
@@ -269,6 +271,7 @@ struct visit {
   size_t max_depth;
   const struct walked_folder **known; /* sorted; they have their own turn */
   size_t known_count;
+  dev_t device; /* of the tree, if its change times can be relied on */
 };
 
 static bool is_deep(const struct visit *visit, const char *path) {
@@ -317,16 +320,34 @@ void kept_walk(const struct kept_tree *tree, size_t max_depth, const struct kept
 
 /* ---- once more ---- */
 
-/* The clock of change times may be behind by a tick. */
-#define TICK_NS (20ll * 1000 * 1000)
+/* Change times of one second, and the kernel's tick. */
+#define COARSE_NS (3ll * 1000 * 1000 * 1000)
 
-static bool has_changed(const struct walked_folder *folder, const struct timespec *since) {
+/* Where a change time is this machine's own and no coarser than that. Elsewhere (a server's clock,
+ * FAT, FUSE) an old time proves nothing. */
+static bool has_own_times(const char *folder) {
+  static const unsigned long systems[] = {EXT4_SUPER_MAGIC, BTRFS_SUPER_MAGIC,
+                                          XFS_SUPER_MAGIC,  F2FS_SUPER_MAGIC,
+                                          TMPFS_MAGIC,      OVERLAYFS_SUPER_MAGIC};
+  struct statfs system;
+  if (statfs(folder, &system) < 0)
+    return false;
+  for (size_t i = 0; i < ARRAY_SIZE(systems); i++) {
+    if ((unsigned long)system.f_type == systems[i])
+      return true;
+  }
+  return false;
+}
+
+static bool has_changed(const struct visit *visit, const struct walked_folder *folder,
+                        const struct timespec *since) {
   struct stat status;
-  if (lstat(folder->path, &status) < 0 || status.st_ino != folder->inode)
+  if (lstat(folder->path, &status) < 0 || status.st_ino != folder->inode ||
+      status.st_dev != visit->device)
     return true;
   long long later = (long long)(status.st_ctim.tv_sec - since->tv_sec) * 1000000000ll +
                     status.st_ctim.tv_nsec - since->tv_nsec;
-  return later >= -TICK_NS;
+  return later >= -COARSE_NS;
 }
 
 /* The watch comes first, or what changes between would be missed. */
@@ -335,17 +356,20 @@ static void look_again(const struct visit *visit, const struct walked_folder *fo
   const struct kept_visitor *visitor = visit->visitor;
   const char *part = path_below(folder->path, visit->tree->folder);
   if (part && part[0] && visitor->enter(visitor->context, folder->path) &&
-      has_changed(folder, since))
+      has_changed(visit, folder, since))
     walk_part(visit->tree->folder, part, visit_entry, (void *)visit);
 }
 
 void kept_walk_again(const struct kept_tree *tree, const struct walked *walked,
                      const struct kept_visitor *visitor) {
-  if (tree->max_depth || walked->failed || walked->count == 0) {
+  struct stat status;
+  if (tree->max_depth || walked->failed || walked->count == 0 || !has_own_times(tree->folder) ||
+      stat(tree->folder, &status) < 0) {
     kept_walk(tree, 0, visitor);
     return;
   }
-  struct visit context = {.tree = tree, .visitor = visitor, .known_count = walked->count};
+  struct visit context = {
+      .tree = tree, .visitor = visitor, .known_count = walked->count, .device = status.st_dev};
   context.known = xcalloc(walked->count, sizeof *context.known);
   for (size_t i = 0; i < walked->count; i++)
     context.known[i] = &walked->folders[i];
