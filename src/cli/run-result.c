@@ -99,8 +99,11 @@ static size_t count_denied_names(const json_t *network) {
 static void show_figures(const struct run_output *output, const json_t *network) {
   const char *driver = json_string_value(json_object_get(network, "driver"));
   if (driver)
-    fprintf(stderr, "sandbox %s  %s: %lld bytes sent, %lld received, %lld packets refused",
-            output->session_id, driver, json_integer_value(json_object_get(network, "sent")),
+    fprintf(stderr,
+            "sandbox %s  %s: %lld connections, %lld bytes sent, %lld received, "
+            "%lld packets refused",
+            output->session_id, driver, json_integer_value(json_object_get(network, "connections")),
+            json_integer_value(json_object_get(network, "sent")),
             json_integer_value(json_object_get(network, "received")),
             json_integer_value(json_object_get(network, "refused")));
   else

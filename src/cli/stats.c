@@ -47,8 +47,8 @@ static char *line_for_people(const json_t *stats) {
   if (driver) {
     _cleanup_free_ char *sent = show_bytes(number(network, "sent"));
     _cleanup_free_ char *received = show_bytes(number(network, "received"));
-    text_appendf(&text, "  %s sent %s received %s, packets refused %.0f", driver, sent, received,
-                 number(network, "refused"));
+    text_appendf(&text, "  %s connections %.0f, sent %s received %s, packets refused %.0f", driver,
+                 number(network, "connections"), sent, received, number(network, "refused"));
   } else if (json_is_object(network))
     text_appendf(&text, "  connections %.0f (open %.0f, denied %.0f)",
                  number(network, "connections"), number(network, "active"),

@@ -78,6 +78,42 @@ static struct ledger_line copy_line(const struct ledger *ledger, uint32_t index)
   return line;
 }
 
+/* ---- what names lead to ---- */
+
+static uint32_t lead_count(const struct ledger *ledger) {
+  uint32_t count = atomic_load_explicit(&ledger->lead_count, memory_order_acquire);
+  return count < LEDGER_LEADS ? count : LEDGER_LEADS;
+}
+
+void ledger_lead(struct ledger *ledger, const struct ledger_line *line,
+                 const struct address *address) {
+  uint32_t count = lead_count(ledger), number = (uint32_t)(line - ledger->lines);
+  for (uint32_t i = 0; i < count; i++) {
+    if (ledger->leads[i].line == number && address_equal(&ledger->leads[i].address, address))
+      return;
+  }
+  if (count == LEDGER_LEADS)
+    return;
+  ledger->leads[count] = (struct ledger_lead){.address = *address, .line = number};
+  atomic_store_explicit(&ledger->lead_count, count + 1, memory_order_release);
+}
+
+void ledger_names(const struct ledger *ledger, const struct address *address, struct strv *names,
+                  char ret_reason[REASON_SIZE]) {
+  uint32_t count = lead_count(ledger);
+  for (uint32_t i = 0; i < count && names->count < LEDGER_NAMES; i++) {
+    struct ledger_lead lead = ledger->leads[i];
+    if (lead.line >= line_count(ledger) || !address_equal(&lead.address, address))
+      continue;
+    struct ledger_line line = copy_line(ledger, lead.line);
+    if (names->count == 0)
+      memcpy(ret_reason, line.reason, REASON_SIZE);
+    strv_add(names, line.host);
+  }
+}
+
+/* ---- for people and programs ---- */
+
 static json_t *line_to_json(const struct ledger_line *line) {
   json_t *object =
       json_pack("{s:i, s:s, s:b, s:I, s:I, s:I, s:I}", "port", (int)line->port, "decision",

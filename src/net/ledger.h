@@ -9,9 +9,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "core/strv.h"
 #include "net/address.h"
 
 #define LEDGER_LINES 256
+#define LEDGER_LEADS 1024
+#define LEDGER_NAMES 8
 
 struct ledger_line {
   char host[HOST_NAME_SIZE];
@@ -24,6 +27,12 @@ struct ledger_line {
   _Atomic uint64_t active, sent, received;
 };
 
+/* With a driver: an address that the name of a line was answered with. */
+struct ledger_lead {
+  struct address address;
+  uint32_t line;
+};
+
 struct ledger {
   uint64_t connections, denied, failed, questions, denied_questions;
   _Atomic uint64_t active, sent, received; /* the relay's annex writes these, too */
@@ -31,6 +40,8 @@ struct ledger {
   _Atomic bool nobody_to_ask; /* the monitor's word: whatever it is asked, it says no */
   _Atomic uint32_t line_count;
   struct ledger_line lines[LEDGER_LINES];
+  _Atomic uint32_t lead_count;
+  struct ledger_lead leads[LEDGER_LEADS];
 };
 
 /* Shared memory; NULL (errno) on failure. */
@@ -40,6 +51,15 @@ void ledger_free(struct ledger *ledger);
 /* The line of this host, port and verdict, made if need be; NULL if there is none left. */
 struct ledger_line *ledger_find(struct ledger *ledger, const char *host, uint16_t port,
                                 bool allowed, const char *reason);
+
+/* The line's name leads to the address, if there is room to say so. */
+void ledger_lead(struct ledger *ledger, const struct ledger_line *line,
+                 const struct address *address);
+
+/* Adds names that have led to the address, at most LEDGER_NAMES of them. Why the first of them was
+ * allowed is copied; without one that is untouched. */
+void ledger_names(const struct ledger *ledger, const struct address *address, struct strv *names,
+                  char ret_reason[REASON_SIZE]);
 
 /* A connection is made, has carried so many bytes (up: to the outside), and ends; without a line if
  * there was none left. Without a ledger nothing is counted. */

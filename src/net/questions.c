@@ -352,13 +352,17 @@ static bool choose_addresses(struct asked *asked, const struct dns_question *que
 }
 
 /* What becomes of the connections is not known here; that the name was found is. */
-static void note_found(struct relay *relay, const char *name) {
+static void note_found(const struct asked *asked, const char *name) {
+  struct relay *relay = asked->asker.relay;
   struct host_decision decision = host_rules_name(relay->input->rules, name, 0);
   struct ledger_line *line =
       ledger_find(relay->input->ledger, name, 0, true,
                   decision.rule ? decision.rule->written : "network.mode: full");
-  if (line)
-    line->connections++;
+  if (!line)
+    return;
+  line->connections++;
+  for (size_t i = 0; i < asked->address_count; i++)
+    ledger_lead(relay->input->ledger, line, &asked->addresses[i]);
 }
 
 /* The packet filter knows the addresses before the workload does. */
@@ -373,7 +377,7 @@ static void answer_real(struct asked *asked, const struct dns_question *question
     return;
   }
   asked->classes = port_classes_of(&relay->classes, relay->input->rules, question->name);
-  note_found(relay, question->name);
+  note_found(asked, question->name);
   asked->ttl = resolved->ttl < OPENING_TTL_MOST ? resolved->ttl : OPENING_TTL_MOST;
   if (asked->address_count == 0 || asked->classes == 0)
     reply_real(asked, question, true);

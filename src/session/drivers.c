@@ -2,7 +2,6 @@
 #include "session/drivers.h"
 
 #include <errno.h>
-#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,8 +12,6 @@
 #include "core/cleanup.h"
 #include "core/escape.h"
 #include "core/json.h"
-#include "net/drivers/figures.h"
-#include "net/guard.h"
 #include "session/monitor.h"
 
 static const struct net_driver *driver_of(const struct monitor *monitor) {
@@ -142,86 +139,6 @@ void driven_read(struct monitor *monitor) {
   }
   on_gone(monitor, "");
   minder_end(minder);
-}
-
-/* ---- figures ---- */
-
-/* Why the rules have refused it, as far as an address tells. */
-static void explain(const struct host_rules *rules, const struct driver_refusal *refusal,
-                    char ret_reason[REASON_SIZE]) {
-  char shown[64];
-  address_to_text(&refusal->address, shown);
-  struct host_decision decision = host_rules_address(rules, &refusal->address, refusal->port);
-  if (decision.verdict == HOST_DENIED)
-    snprintf(ret_reason, REASON_SIZE, "%s", decision.rule->written);
-  else if (guard_allows(rules, shown, &refusal->address, refusal->port, ret_reason))
-    snprintf(ret_reason, REASON_SIZE, "not in network.allow");
-}
-
-static json_t *refusal_to_json(const struct host_rules *rules,
-                               const struct driver_refusal *refusal) {
-  char shown[64], reason[REASON_SIZE] = "", number[16];
-  const char *protocol = refusal->protocol == IPPROTO_TCP      ? "tcp"
-                         : refusal->protocol == IPPROTO_UDP    ? "udp"
-                         : refusal->protocol == IPPROTO_ICMP   ? "icmp"
-                         : refusal->protocol == IPPROTO_ICMPV6 ? "icmpv6"
-                                                               : NULL;
-  address_to_text(&refusal->address, shown);
-  explain(rules, refusal, reason);
-  snprintf(number, sizeof number, "%u", refusal->protocol);
-  return json_pack("{s:s, s:s, s:i, s:s, s:s, s:I}", "host", shown, "protocol",
-                   protocol ? protocol : number, "port", (int)refusal->port, "decision", "deny",
-                   "reason", reason, "packets", (json_int_t)refusal->packets);
-}
-
-static json_t *refusals_to_json(const struct monitor *monitor, const struct driver_figures *figures,
-                                int64_t *ret_unlisted) {
-  json_t *hosts = json_array();
-  *ret_unlisted = figures->refused;
-  for (size_t i = 0; i < figures->refusal_count; i++) {
-    const struct driver_refusal *refusal = &figures->refusals[i];
-    json_array_append_new(hosts, refusal_to_json(monitor->request->plan->network.rules, refusal));
-    *ret_unlisted -= (int64_t)refusal->packets;
-  }
-  if (*ret_unlisted < 0 && figures->refused >= 0)
-    *ret_unlisted = 0; /* packets that came between the two looks */
-  return hosts;
-}
-
-/* What the resolver has to tell comes first: a name says more than an address. */
-static void add_names(const struct ledger *ledger, json_t *object, json_t *refused) {
-  json_t *told = ledger_to_json(ledger);
-  json_object_set(object, "questions", json_object_get(told, "questions"));
-  json_object_set(object, "denied_questions", json_object_get(told, "denied_questions"));
-  json_array_extend(json_object_get(told, "hosts"), refused);
-  json_object_set(object, "hosts", json_object_get(told, "hosts"));
-  json_decref(told);
-}
-
-json_t *driven_to_json(const struct monitor *monitor) {
-  const struct driven *driven = &monitor->network.driven;
-  struct driver_figures figures;
-  int64_t unlisted;
-  driver_figures_read(driven->counters, driven->rules, &figures);
-  json_t *hosts = refusals_to_json(monitor, &figures, &unlisted);
-  json_t *object = json_pack("{s:s, s:b}", "driver", driver_of(monitor)->name, "connected",
-                             driven->ready && !driven->gone);
-  const struct {
-    const char *key;
-    int64_t value;
-  } rows[] = {{"sent", figures.sent},
-              {"received", figures.received},
-              {"refused", figures.refused},
-              {"unlisted", unlisted}};
-  for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
-    json_object_set_new(object, rows[i].key,
-                        rows[i].value < 0 ? json_null() : json_integer(rows[i].value));
-  if (monitor->network.ledger)
-    add_names(monitor->network.ledger, object, hosts);
-  else
-    json_object_set(object, "hosts", hosts);
-  json_decref(hosts);
-  return object;
 }
 
 /* ---- the end ---- */

@@ -630,8 +630,15 @@ def wait_until(happened, seconds=20):
 
 
 def listed(network):
+    """What was refused."""
     return {(line["host"], line["protocol"], line["port"]): line["packets"]
-            for line in network["hosts"]}
+            for line in network["hosts"] if "packets" in line}
+
+
+def permitted(network):
+    """What was let through."""
+    return {(line["host"], line["protocol"], line["port"]): line
+            for line in network["hosts"] if line["decision"] == "allow" and "protocol" in line}
 
 
 SCATTER = """
@@ -674,7 +681,8 @@ os.mkdir('sent'); sys.stdin.read(1)
     network = result["network"]
     assert expected.items() <= listed(network).items(), network
     assert sum(listed(network).values()) + network["unlisted"] == network["refused"], network
-    reasons = {line["host"]: line["reason"] for line in network["hosts"]}
+    reasons = {line["host"]: line["reason"] for line in network["hosts"]
+               if line["decision"] == "deny"}
     assert reasons["203.0.113.11"] == "not in network.allow"
     assert "a private network" in reasons["10.1.2.3"] and "203.0.113.10" not in reasons
     assert "denied: udp 203.0.113.11:5353 (not in network.allow)" in said
@@ -683,6 +691,82 @@ os.mkdir('sent'); sys.stdin.read(1)
     audit = routed.plain([routed.world.command, "audit", "--json", "--event", "net.summary",
                           result["sid"]])
     assert listed(json.loads(audit.stdout)) == listed(network)
+
+
+@pytest.mark.works
+def test_connections_are_listed(routed, driver):
+    """Where to, by what, how often, how much, and by which rule; also while the session runs."""
+    script = """
+import os, socket, subprocess, sys
+for url in ('http://good.test:8080/1', 'http://good.test:8080/2', 'http://203.0.113.11/big',
+            'http://[2001:db8:1::10]:8080/', 'http://203.0.113.10:9/'):
+    subprocess.run(['curl', '-s', '-m', '9', '-o', '/dev/null', url])
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.settimeout(5)
+for _ in range(3):
+    s.sendto(b'x' * 1000, ('203.0.113.10', 7)); s.recv(2000)
+os.mkdir('sent'); sys.stdin.read(1)
+"""
+    status, writer = os.pipe()
+    hosts = ["good.test:8080", "203.0.113.11", "203.0.113.10:7", "2001:db8:1::/64"]
+    process = routed.start(["python3", "-c", script], stdin=subprocess.PIPE, text=True,
+                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, pass_fds=[writer],
+                           options=[*by(driver, *hosts), "--json", "--summary", "--status-fd",
+                                    str(writer)])
+    os.close(writer)
+    with open(status) as told:
+        sid = json.loads(told.readline())["sid"]
+        wait_until(lambda: os.path.exists(routed.path("sent")) or process.poll() is not None)
+        live = routed.plain([routed.world.command, "stats", "--json", "--once", sid])
+        people = routed.plain([routed.world.command, "stats", "--once", sid])
+        out, said = process.communicate("x", 20)
+    result = json.loads(out)
+    network = result["network"]
+    lines = permitted(network)
+    assert {key: line["connections"] for key, line in lines.items()} == {
+        ("good.test", "tcp", 8080): 2, ("203.0.113.11", "tcp", 80): 1,
+        ("2001:db8:1::10", "tcp", 8080): 1, ("203.0.113.10", "udp", 7): 1}, network
+    assert network["connections"] == 5 and network["unlisted_connections"] == 0, network
+    good, big = lines["good.test", "tcp", 8080], lines["203.0.113.11", "tcp", 80]
+    assert (good["address"], good["names"]) == ("203.0.113.10", ["good.test"])
+    assert good["reason"] == "network.allow: good.test:8080"
+    assert (big["address"], big["names"]) == ("203.0.113.11", [])
+    assert big["reason"] == "network.allow: 203.0.113.11"
+    assert 20_000_000 < big["received"] < 25_000_000 and 100 < big["sent"] < 3_000_000, big
+    datagrams = lines["203.0.113.10", "udp", 7]
+    assert (datagrams["sent"], datagrams["received"]) == (3 * 1028, 3 * 1033), datagrams
+    assert datagrams["names"] == ["good.test"], "a name leads there, but a rule lists the address"
+    assert ("203.0.113.10", "tcp", 9) in listed(network), "control: what was refused is not among them"
+    assert [one["port"] for one in result["denials"]] == [9]
+    assert set(permitted(json.loads(live.stdout)["network"])) == set(lines), live
+    assert f"{driver} connections 5, sent" in people.stdout, people
+    assert f"{driver}: 5 connections, " in said
+    audit = routed.plain([routed.world.command, "audit", "--json", "--event", "net.summary",
+                          result["sid"]])
+    assert permitted(json.loads(audit.stdout)) == lines
+
+
+@only(("slirp4netns", "user"), ("veth", "root"))
+def test_address_of_several_names(routed, driver):
+    """Which of them it was is not known, and not said."""
+    script = "for host in good.test www.good.test; do curl -s -m 5 -o /dev/null $host; done"
+    result = routed.run(["sh", "-c", script],
+                        options=[*by(driver, "good.test", "*.good.test"), "--json"])
+    (key, line), = permitted(json.loads(result.stdout)["network"]).items()
+    assert key == ("203.0.113.10", "tcp", 80) and line["connections"] == 2, line
+    assert line["names"] == ["good.test", "www.good.test"], line
+
+
+@only(("pasta", "user"), ("veth", "root"))
+def test_flood_of_connections(routed, driver):
+    """What is kept is bounded; all of it is counted."""
+    script = SCATTER + """
+for number in range(1000):
+    send('203.0.113.10', 1000 + number)
+"""
+    result = routed.run(["python3", "-c", script], options=[*by(driver, "203.0.113.10"), "--json"])
+    network = json.loads(result.stdout)["network"]
+    assert network["connections"] == 1000 and network["refused"] == 0, network
+    assert len(permitted(network)) == 128 and network["unlisted_connections"] == 1000 - 128, network
 
 
 @only(("pasta", "user"), ("veth", "root"))

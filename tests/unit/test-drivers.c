@@ -51,14 +51,15 @@ static void test_order(void **state) {
   (void)state;
   _cleanup_free_ char *text = egress_of("10.1.0.0/16:5432", "203.0.113.0/24", true);
   assert_order(
-      text, (const char *const[]){
-                "policy drop;", "oifname \"lo\" accept", "ip daddr 203.0.113.0/24 goto refuse",
-                "ip daddr 10.0.2.3 meta l4proto { tcp, udp } th dport 53",
-                "ip6 daddr fd00::3 meta l4proto",
-                "ip daddr 10.1.0.0/16 meta l4proto { tcp, udp } "
-                "th dport 5432-5432 accept",
-                "ip daddr @guarded4 goto refuse", "ip6 daddr @guarded6 goto refuse",
-                "ip daddr @own4 goto refuse", "ip6 daddr @own6 goto refuse", "\t\taccept\n", NULL});
+      text, (const char *const[]){"policy drop;", "oifname \"lo\" accept",
+                                  "ip daddr 203.0.113.0/24 goto refuse",
+                                  "ip daddr 10.0.2.3 meta l4proto { tcp, udp } th dport 53",
+                                  "ip6 daddr fd00::3 meta l4proto",
+                                  "ip daddr 10.1.0.0/16 meta l4proto { tcp, udp } "
+                                  "th dport 5432-5432 goto permit",
+                                  "ip daddr @guarded4 goto refuse",
+                                  "ip6 daddr @guarded6 goto refuse", "ip daddr @own4 goto refuse",
+                                  "ip6 daddr @own6 goto refuse", "\t\tgoto permit\n", NULL});
 }
 
 static void test_filtered(void **state) {
@@ -67,10 +68,10 @@ static void test_filtered(void **state) {
   assert_order(text,
                (const char *const[]){"\t\tmeta l4proto { tcp, udp } th dport 25-25 goto refuse",
                                      "@guarded4 goto refuse", "@guarded6 goto refuse",
-                                     "\t\tmeta l4proto { tcp, udp } th dport 443-443 accept",
+                                     "\t\tmeta l4proto { tcp, udp } th dport 443-443 goto permit",
                                      "\t\tgoto refuse\n\t}", NULL});
   assert_null(strstr(text, "dport 53")); /* no question leaves */
-  assert_null(strstr(text, "\t\taccept\n"));
+  assert_null(strstr(text, "\t\tgoto permit\n"));
   _cleanup_free_ char *nothing = egress_of(NULL, NULL, false);
   assert_order(nothing, (const char *const[]){"@own6 goto refuse\n\t\tgoto refuse\n", NULL});
 }
@@ -80,8 +81,8 @@ static void test_whole_families(void **state) {
   _cleanup_free_ char *four = egress_of("0.0.0.0/0:80", NULL, false);
   _cleanup_free_ char *six = egress_of("::/0", NULL, false);
   assert_non_null(
-      strstr(four, "meta nfproto ipv4 meta l4proto { tcp, udp } th dport 80-80 accept"));
-  assert_non_null(strstr(six, "meta nfproto ipv6 accept"));
+      strstr(four, "meta nfproto ipv4 meta l4proto { tcp, udp } th dport 80-80 goto permit"));
+  assert_non_null(strstr(six, "meta nfproto ipv6 goto permit"));
 }
 
 /* What the relay's guard refuses is in the sets, also inside of IPv6 addresses. */
@@ -113,16 +114,16 @@ static void test_names(void **state) {
   (void)state;
   _cleanup_free_ char *text = egress_of("*.example.org:443", "example.org", false);
   assert_order(text, (const char *const[]){"ip daddr @own4 goto refuse",
-                                           "ct state established ct mark 1 accept",
+                                           "ct state established ct mark & 0x1 == 0x1 goto permit",
                                            "ip daddr @named4_0 meta l4proto { tcp, udp } th dport "
-                                           "443-443 ct mark set 1 accept",
+                                           "443-443 ct mark set ct mark | 0x1 goto permit",
                                            "ip6 daddr @named6_0 meta l4proto",
                                            "th dport 53 goto refuse\n\t\tgoto refuse\n", NULL});
-  assert_null(strstr(text, "\t\taccept"));
+  assert_null(strstr(text, "\t\tgoto permit"));
   assert_null(strstr(text, "\t\tmeta l4proto { tcp, udp } th dport 443"));
   _cleanup_free_ char *full = egress_of(NULL, "example.org", true);
   assert_order(full, (const char *const[]){"@own6 goto refuse",
-                                           "th dport 53 goto refuse\n\t\taccept\n", NULL});
+                                           "th dport 53 goto refuse\n\t\tgoto permit\n", NULL});
   assert_null(strstr(full, "named"));
 }
 

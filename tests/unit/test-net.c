@@ -17,6 +17,7 @@
 #include "net/guard.h"
 #include "net/http.h"
 #include "net/idn.h"
+#include "net/ledger.h"
 #include "net/names.h"
 #include "net/packet.h"
 #include "net/settings.h"
@@ -792,6 +793,44 @@ static void test_packets(void **state) {
   }
 }
 
+/* ---- the ledger ---- */
+
+/* The relay writes it, and may have been taken over. */
+static void test_leads(void **state) {
+  (void)state;
+  struct ledger *ledger = ledger_new();
+  const struct address here = {.family = 4, .bytes = {203, 0, 113, 10}}, there = {.family = 4};
+  char reason[REASON_SIZE] = "untouched";
+  _cleanup_strv_ struct strv none = {0}, one = {0}, many = {0}, after = {0};
+  ledger_names(ledger, &here, &none, reason);
+  assert_int_equal(none.count, 0);
+  assert_string_equal(reason, "untouched");
+  struct ledger_line *line = ledger_find(ledger, "good.test", 0, true, "network.allow: good.test");
+  ledger_lead(ledger, line, &here);
+  ledger_lead(ledger, line, &here);
+  ledger_names(ledger, &here, &one, reason);
+  assert_int_equal(one.count, 1);
+  assert_string_equal(one.items[0], "good.test");
+  assert_string_equal(reason, "network.allow: good.test");
+  for (int i = 0; i < 2 * LEDGER_LEADS; i++) {
+    char name[16];
+    snprintf(name, sizeof name, "%d.test", i % LEDGER_LINES);
+    line = ledger_find(ledger, name, 0, true, "");
+    const struct address next = {.family = 4, .bytes = {203, 0, 113, (uint8_t)(i / LEDGER_LINES)}};
+    if (line)
+      ledger_lead(ledger, line, i < LEDGER_LINES ? &here : &next);
+  }
+  ledger_names(ledger, &here, &many, reason);
+  assert_int_equal(many.count, LEDGER_NAMES);
+  ledger->lead_count = UINT32_MAX;
+  ledger->leads[0].line = UINT32_MAX;
+  ledger_names(ledger, &here, &after, reason);
+  assert_int_equal(after.count, LEDGER_NAMES);
+  ledger->line_count = 0;
+  ledger_names(ledger, &there, &after, reason);
+  ledger_free(ledger);
+}
+
 /* ---- confinement ---- */
 
 /* What a relay that was taken over could still do, as bits; all of it must fail but the first. */
@@ -844,6 +883,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_http_bodies),
     cmocka_unit_test(test_http_responses),
     cmocka_unit_test(test_packets),
+    cmocka_unit_test(test_leads),
     cmocka_unit_test(test_confinement),
 };
 UNIT_MAIN(tests)

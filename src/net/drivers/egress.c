@@ -7,10 +7,11 @@
 #include "core/cleanup.h"
 #include "core/text.h"
 #include "net/drivers/classes.h"
+#include "net/drivers/tallies.h"
 #include "net/guard.h"
 
 #define TABLE "inet " EGRESS_TABLE
-#define MARK  "1"
+#define MARK  "0x1" /* of a connection that a name has opened */
 /* Neighbours of IPv6 are found by messages; without them there is no IPv6. Programs cannot send
  * them: that takes a raw socket. */
 #define NEIGHBOURS                                                                                 \
@@ -112,48 +113,16 @@ static void append_named_sets(struct text *text, const struct port_classes *clas
  * let through once, by these rules, goes on. */
 static void append_named_rules(struct text *text, const struct port_classes *classes) {
   if (classes->count > 0)
-    text_append(text, "\t\tct state established ct mark " MARK " accept\n");
+    text_append(text, "\t\tct state established ct mark & " MARK " == " MARK " goto permit\n");
   for (unsigned i = 0; i < classes->count; i++) {
     const struct port_class *class = &classes->items[i];
     for (unsigned family = 4; family <= 6; family += 2) {
       text_appendf(text, "\t\t%s daddr @" EGRESS_NAMED " ", family == 6 ? "ip6" : "ip", family, i);
       if (class->first > 1 || class->last < UINT16_MAX)
         text_appendf(text, "meta l4proto { tcp, udp } th dport %u-%u ", class->first, class->last);
-      text_append(text, "ct mark set " MARK " accept\n");
+      text_append(text, "ct mark set ct mark | " MARK " goto permit\n");
     }
   }
-}
-
-/* ---- what is refused ---- */
-
-static void append_refused_sets(struct text *text, uint8_t family, const char *listed,
-                                const char *portless) {
-  text_appendf(text,
-               "\tset %s {\n\t\ttype ipv%u_addr . inet_proto . inet_service\n\t\tsize %d\n"
-               "\t\tflags dynamic\n\t}\n"
-               "\tset %s {\n\t\ttype ipv%u_addr . inet_proto\n\t\tsize %d\n"
-               "\t\tflags dynamic\n\t}\n",
-               listed, family, EGRESS_LISTED, portless, family, EGRESS_PORTLESS);
-}
-
-/* A set that is full ends its own rule only. */
-static void append_refuse_chain(struct text *text) {
-  append_refused_sets(text, 4, EGRESS_REFUSED4, EGRESS_PORTLESS4);
-  append_refused_sets(text, 6, EGRESS_REFUSED6, EGRESS_PORTLESS6);
-  text_append(text, "\tcounter " EGRESS_COUNTER " {\n\t}\n"
-                    "\tchain refuse {\n"
-                    "\t\tcounter name " EGRESS_COUNTER "\n"
-                    "\t\tmeta nfproto ipv4 meta l4proto { tcp, udp } "
-                    "add @" EGRESS_REFUSED4 " { ip daddr . meta l4proto . th dport counter }\n"
-                    "\t\tmeta nfproto ipv6 meta l4proto { tcp, udp } "
-                    "add @" EGRESS_REFUSED6 " { ip6 daddr . meta l4proto . th dport counter }\n"
-                    "\t\tmeta nfproto ipv4 meta l4proto != { tcp, udp } "
-                    "add @" EGRESS_PORTLESS4 " { ip daddr . meta l4proto counter }\n"
-                    "\t\tmeta nfproto ipv6 meta l4proto != { tcp, udp } "
-                    "add @" EGRESS_PORTLESS6 " { ip6 daddr . meta l4proto counter }\n"
-                    "\t\tmeta l4proto tcp reject with tcp reset\n"
-                    "\t\treject with icmpx type admin-prohibited\n"
-                    "\t}\n");
 }
 
 /* ---- rules ---- */
@@ -188,7 +157,7 @@ static void append_name_servers(struct text *text, const struct egress *egress) 
   for (size_t i = 0; i < egress->name_server_count; i++) {
     char shown[64];
     address_to_text(&egress->name_servers[i], shown);
-    text_appendf(text, "\t\t%s daddr %s meta l4proto { tcp, udp } th dport 53 accept\n",
+    text_appendf(text, "\t\t%s daddr %s meta l4proto { tcp, udp } th dport 53 goto permit\n",
                  egress->name_servers[i].family == 6 ? "ip6" : "ip", shown);
   }
 }
@@ -210,7 +179,7 @@ static void append_egress_chain(struct text *text, const struct egress *egress,
   append_rules(text, rules->deny, rules->deny_count, HOST_ANY, "", "goto refuse");
   if (rules->everything)
     append_name_servers(text, egress);
-  append_rules(text, rules->allow, rules->allow_count, HOST_NETWORK, "", "accept");
+  append_rules(text, rules->allow, rules->allow_count, HOST_NETWORK, "", "goto permit");
   text_append(text, "\t\tip daddr @guarded4 goto refuse\n"
                     "\t\tip6 daddr @guarded6 goto refuse\n"
                     "\t\tip daddr @own4 goto refuse\n"
@@ -218,8 +187,8 @@ static void append_egress_chain(struct text *text, const struct egress *egress,
   append_named_rules(text, classes);
   if (host_rules_have_names(rules)) /* who else answers knows nothing of them */
     text_append(text, "\t\tmeta l4proto { tcp, udp } th dport 53 goto refuse\n");
-  append_rules(text, rules->allow, rules->allow_count, HOST_ANY, "", "accept");
-  text_appendf(text, "\t\t%s\n\t}\n", rules->everything ? "accept" : "goto refuse");
+  append_rules(text, rules->allow, rules->allow_count, HOST_ANY, "", "goto permit");
+  text_appendf(text, "\t\tgoto %s\n\t}\n", rules->everything ? "permit" : "refuse");
 }
 
 char *egress_rules(const struct egress *egress) {
@@ -230,13 +199,14 @@ char *egress_rules(const struct egress *egress) {
   append_guarded(&text, 4);
   append_guarded(&text, 6);
   append_named_sets(&text, &classes);
-  append_refuse_chain(&text);
+  tallies_append(&text);
   append_egress_chain(&text, egress, &classes);
   /* Nobody outside begins a connection: published ports come by loopback. */
   text_append(&text,
               "\tchain ingress {\n"
               "\t\ttype filter hook input priority filter; policy drop;\n"
-              "\t\tiifname \"lo\" accept\n" NEIGHBOURS "\t\tct state established,related accept\n"
+              "\t\tiifname \"lo\" accept\n" NEIGHBOURS "\t\tct state established jump arrive\n"
+              "\t\tct state established,related accept\n"
               "\t}\n}\n");
   return text_steal(&text);
 }

@@ -7,18 +7,7 @@
 #include "core/strv.h"
 #include "net/match.h"
 
-#define EGRESS_TABLE   "sandbox" /* of the family inet */
-#define EGRESS_COUNTER "refused"
-
-/* Dynamic sets of what was refused, each element with a counter. Their size is their limit: what
- * comes when one is full is refused and counted like the rest, but not listed. */
-#define EGRESS_REFUSED4   "refused4" /* address, protocol, port */
-#define EGRESS_REFUSED6   "refused6"
-#define EGRESS_PORTLESS4  "portless4" /* address, protocol */
-#define EGRESS_PORTLESS6  "portless6"
-#define EGRESS_LISTED     128
-#define EGRESS_PORTLESS   32
-#define EGRESS_LISTED_ALL (2 * (EGRESS_LISTED + EGRESS_PORTLESS))
+#define EGRESS_TABLE "sandbox" /* of the family inet */
 
 /* Sets of addresses that a permitted name has led to, by family and class (classes.h). Elements
  * come by openings.h and go by time. */

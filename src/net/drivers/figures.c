@@ -64,13 +64,13 @@ static void count_bytes(int fd, struct driver_figures *figures) {
     figures->sent = figures->received = -1;
 }
 
-/* ---- packets that were refused ---- */
+/* ---- counters ---- */
 
 /* A name and zeros up to a length that is the same for all of them: the kernel takes that, and the
  * whole request is one constant structure. */
 struct named {
   struct nlattr attribute;
-  char text[16];
+  char text[TALLY_NAME_SIZE];
 };
 #define NAMED(type, name)                                                                          \
   { .attribute = {.nla_len = sizeof(struct named), .nla_type = (type)}, .text = name }
@@ -96,17 +96,17 @@ static const struct nlattr *find_within(const struct nlattr *outer, uint16_t typ
                : NULL;
 }
 
-/* Of the data of a counter, whether it has a name or belongs to an element. */
-static int64_t packets_of(const struct nlattr *counter) {
-  const struct nlattr *packets = find_within(counter, NFTA_COUNTER_PACKETS);
+/* A number of the data of a counter, whether that has a name or belongs to an element; or -1. */
+static int64_t number_of(const struct nlattr *counter, uint16_t type) {
+  const struct nlattr *number = find_within(counter, type);
   uint64_t value;
-  if (!packets || packets->nla_len != NLA_HDRLEN + sizeof value)
+  if (!number || number->nla_len != NLA_HDRLEN + sizeof value)
     return -1;
-  memcpy(&value, (const char *)packets + NLA_HDRLEN, sizeof value);
+  memcpy(&value, (const char *)number + NLA_HDRLEN, sizeof value);
   return (int64_t)be64toh(value);
 }
 
-static int64_t count_refused(int fd) {
+static int64_t read_counter(int fd, const char *name) {
   struct {
     struct nlmsghdr header;
     struct nfgenmsg family;
@@ -119,11 +119,12 @@ static int64_t count_refused(int fd) {
                  .nlmsg_flags = NLM_F_REQUEST},
       .family = {.nfgen_family = NFPROTO_INET},
       .table = NAMED(NFTA_OBJ_TABLE, EGRESS_TABLE),
-      .name = NAMED(NFTA_OBJ_NAME, EGRESS_COUNTER),
+      .name = NAMED(NFTA_OBJ_NAME, ""),
       .type = {.nla_len = NLA_HDRLEN + sizeof(uint32_t), .nla_type = NFTA_OBJ_TYPE},
       .kind = htobe32(NFT_OBJECT_COUNTER),
   };
   _Alignas(8) char answer[4096];
+  strncpy(request.name.text, name, sizeof request.name.text - 1);
   if (send(fd, &request, sizeof request, MSG_DONTWAIT) != sizeof request)
     return -1;
   ssize_t length = recv(fd, answer, sizeof answer, MSG_DONTWAIT);
@@ -134,47 +135,48 @@ static int64_t count_refused(int fd) {
   size_t head = NLMSG_SPACE(sizeof(struct nfgenmsg));
   if (header->nlmsg_len < head)
     return -1;
-  return packets_of(find_attribute(answer + head, header->nlmsg_len - head, NFTA_OBJ_DATA));
+  return number_of(find_attribute(answer + head, header->nlmsg_len - head, NFTA_OBJ_DATA),
+                   NFTA_COUNTER_PACKETS);
 }
 
-/* ---- where they were to go ---- */
+/* ---- elements of sets that count ---- */
 
-struct refused_set {
-  const char name[sizeof(((struct named *)NULL)->text)];
-  uint8_t family;
-  bool portless;
+struct counted {
+  struct driver_line key;
+  int64_t packets, bytes;
 };
 
+typedef void take_counted(struct driver_figures *figures, const struct tally_set *set,
+                          const struct counted *counted);
+
 /* A key is its parts, each filled up to whole words. */
-static bool read_key(const struct refused_set *set, const struct nlattr *key,
-                     struct driver_refusal *ret_refusal) {
+static bool read_key(const struct tally_set *set, const struct nlattr *key,
+                     struct driver_line *ret_line) {
   size_t address = set->family == 6 ? 16 : 4, length = address + (set->portless ? 4 : 8);
   const struct nlattr *value = find_within(key, NFTA_DATA_VALUE);
   if (!value || value->nla_len != NLA_HDRLEN + length)
     return false;
   const uint8_t *bytes = (const uint8_t *)value + NLA_HDRLEN;
-  *ret_refusal =
-      (struct driver_refusal){.address = {.family = set->family}, .protocol = bytes[address]};
-  memcpy(ret_refusal->address.bytes, bytes, address);
+  *ret_line = (struct driver_line){.address = {.family = set->family}, .protocol = bytes[address]};
+  memcpy(ret_line->address.bytes, bytes, address);
   if (!set->portless)
-    ret_refusal->port = (uint16_t)(bytes[address + 4] << 8 | bytes[address + 5]);
+    ret_line->port = (uint16_t)(bytes[address + 4] << 8 | bytes[address + 5]);
   return true;
 }
 
-static void add_refusal(const struct refused_set *set, const struct nlattr *element,
-                        struct driver_figures *figures) {
-  const struct nlattr *counter = find_within(element, NFTA_SET_ELEM_EXPR);
-  int64_t packets = packets_of(find_within(counter, NFTA_EXPR_DATA));
-  struct driver_refusal refusal;
-  if (figures->refusal_count == EGRESS_LISTED_ALL || packets < 0 ||
-      !read_key(set, find_within(element, NFTA_SET_ELEM_KEY), &refusal))
-    return;
-  refusal.packets = (uint64_t)packets;
-  figures->refusals[figures->refusal_count++] = refusal;
+static void read_element(const struct tally_set *set, const struct nlattr *element,
+                         struct driver_figures *figures, take_counted *take) {
+  const struct nlattr *expression = find_within(element, NFTA_SET_ELEM_EXPR);
+  const struct nlattr *counter = find_within(expression, NFTA_EXPR_DATA);
+  struct counted counted = {.packets = number_of(counter, NFTA_COUNTER_PACKETS),
+                            .bytes = number_of(counter, NFTA_COUNTER_BYTES)};
+  if (counted.packets >= 0 && counted.bytes >= 0 &&
+      read_key(set, find_within(element, NFTA_SET_ELEM_KEY), &counted.key))
+    take(figures, set, &counted);
 }
 
-static void add_refusals(const struct refused_set *set, const struct nlmsghdr *header,
-                         struct driver_figures *figures) {
+static void read_elements(const struct tally_set *set, const struct nlmsghdr *header,
+                          struct driver_figures *figures, take_counted *take) {
   size_t head = NLMSG_SPACE(sizeof(struct nfgenmsg));
   if (header->nlmsg_len < head)
     return;
@@ -186,13 +188,13 @@ static void add_refusals(const struct refused_set *set, const struct nlmsghdr *h
     size_t whole = NLA_ALIGN(element->nla_len);
     if (element->nla_len < NLA_HDRLEN || element->nla_len > left)
       return;
-    add_refusal(set, element, figures);
+    read_element(set, element, figures, take);
     left -= whole < left ? whole : left;
     at += whole;
   }
 }
 
-static bool ask_for_elements(int fd, const struct refused_set *set) {
+static bool ask_for_elements(int fd, const struct tally_set *set) {
   struct {
     struct nlmsghdr header;
     struct nfgenmsg family;
@@ -205,40 +207,102 @@ static bool ask_for_elements(int fd, const struct refused_set *set) {
       .table = NAMED(NFTA_SET_ELEM_LIST_TABLE, EGRESS_TABLE),
       .name = NAMED(NFTA_SET_ELEM_LIST_SET, ""),
   };
-  memcpy(request.name.text, set->name, sizeof request.name.text);
+  tally_set_name(set, request.name.text);
   return send(fd, &request, sizeof request, MSG_DONTWAIT) == sizeof request;
 }
 
-static void list_refused(int fd, const struct refused_set *set, struct driver_figures *figures) {
+/* True: all of it was read. */
+static bool read_set(int fd, const struct tally_set *set, struct driver_figures *figures,
+                     take_counted *take) {
   bool asked = ask_for_elements(fd, set);
   while (asked) {
     _Alignas(8) char answers[32768];
     ssize_t length = recv(fd, answers, sizeof answers, MSG_DONTWAIT);
     if (length <= 0)
-      return;
+      return false;
     for (const struct nlmsghdr *header = (struct nlmsghdr *)answers; NLMSG_OK(header, length);
          header = NLMSG_NEXT(header, length)) {
       if (header->nlmsg_type == NLMSG_DONE || header->nlmsg_type == NLMSG_ERROR)
-        return;
-      add_refusals(set, header, figures);
+        return header->nlmsg_type == NLMSG_DONE;
+      read_elements(set, header, figures, take);
     }
+  }
+  return false;
+}
+
+static bool read_tally(int fd, enum tally tally, struct driver_figures *figures,
+                       take_counted *take) {
+  bool whole = true;
+  for (uint8_t family = 4; family <= 6; family += 2) {
+    whole &= read_set(fd, &(struct tally_set){tally, family, false}, figures, take);
+    whole &= read_set(fd, &(struct tally_set){tally, family, true}, figures, take);
+  }
+  return whole;
+}
+
+/* ---- what they mean ---- */
+
+static struct driver_line *find_line(struct driver_line *lines, size_t count,
+                                     const struct driver_line *key) {
+  for (size_t i = 0; i < count; i++) {
+    if (lines[i].port == key->port && lines[i].protocol == key->protocol &&
+        address_equal(&lines[i].address, &key->address))
+      return &lines[i];
+  }
+  return NULL;
+}
+
+/* A set that grows while it is read may tell of an element twice. */
+static void take_line(struct driver_figures *figures, const struct tally_set *set,
+                      const struct counted *counted) {
+  bool refused = set->tally == TALLY_REFUSED;
+  size_t *count = refused ? &figures->denied_count : &figures->allowed_count;
+  struct driver_line *lines = refused ? figures->denied : figures->allowed;
+  struct driver_line *line = find_line(lines, *count, &counted->key);
+  if (!line && *count == TALLY_ALL)
+    return;
+  if (!line)
+    line = &lines[(*count)++];
+  *line = counted->key;
+  line->count = counted->packets;
+  line->sent = line->received = -1;
+}
+
+static int64_t *bytes_of(struct driver_line *line, enum tally tally) {
+  return tally == TALLY_SENT ? &line->sent : &line->received;
+}
+
+static void take_bytes(struct driver_figures *figures, const struct tally_set *set,
+                       const struct counted *counted) {
+  struct driver_line *line = find_line(figures->allowed, figures->allowed_count, &counted->key);
+  if (line)
+    *bytes_of(line, set->tally) = counted->bytes;
+}
+
+/* Who is not in the set although all of it was read has none: it is as large as that of the
+ * connections, so it was not for want of room. */
+static void read_bytes(int fd, enum tally tally, struct driver_figures *figures) {
+  bool whole = read_tally(fd, tally, figures, take_bytes);
+  for (size_t i = 0; whole && i < figures->allowed_count; i++) {
+    int64_t *bytes = bytes_of(&figures->allowed[i], tally);
+    *bytes = *bytes < 0 ? 0 : *bytes;
   }
 }
 
-static const struct refused_set refused_sets[] = {
-    {EGRESS_REFUSED4, 4, false},
-    {EGRESS_REFUSED6, 6, false},
-    {EGRESS_PORTLESS4, 4, true},
-    {EGRESS_PORTLESS6, 6, true},
-};
-
 void driver_figures_read(int routes, int rules, struct driver_figures *ret_figures) {
-  *ret_figures = (struct driver_figures){.sent = -1, .received = -1, .refused = -1};
+  *ret_figures =
+      (struct driver_figures){.sent = -1, .received = -1, .refused = -1, .connections = -1};
   if (routes >= 0)
     count_bytes(routes, ret_figures);
   if (rules < 0)
     return;
-  ret_figures->refused = count_refused(rules);
-  for (size_t i = 0; ret_figures->refused > 0 && i < ARRAY_SIZE(refused_sets); i++)
-    list_refused(rules, &refused_sets[i], ret_figures);
+  ret_figures->refused = read_counter(rules, TALLY_REFUSED_ALL);
+  ret_figures->connections = read_counter(rules, TALLY_OPENED_ALL);
+  if (ret_figures->refused > 0)
+    (void)read_tally(rules, TALLY_REFUSED, ret_figures, take_line);
+  if (ret_figures->connections <= 0)
+    return;
+  (void)read_tally(rules, TALLY_OPENED, ret_figures, take_line);
+  read_bytes(rules, TALLY_SENT, ret_figures);
+  read_bytes(rules, TALLY_RECEIVED, ret_figures);
 }
