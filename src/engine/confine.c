@@ -65,24 +65,32 @@ static int install_filter(const struct plan *plan, struct start_report *report, 
   return result < 0 ? report_failure(report, STEP_SECCOMP, result) : 0;
 }
 
-int confine_self(const struct plan *plan, struct start_report *report, int *ret_listener) {
+int confine_prepare(const struct plan *plan, struct start_report *report, int *ret_ruleset) {
   int result = replace_keyring();
   if (result < 0)
     return report_failure(report, STEP_KEYRING, result);
   result = forbid_core_files();
   if (result < 0)
     return report_failure(report, STEP_RLIMIT, result);
-  result = caps_drop_all();
-  if (result == 0 && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
-    result = -errno;
-  if (result < 0)
-    return report_failure(report, STEP_CAPABILITIES, result);
   const char *failed_path = NULL;
-  result = landlock_apply(&plan->landlock, &failed_path);
+  result = landlock_prepare(&plan->landlock, ret_ruleset, &failed_path);
   if (result < 0) {
     report->detail = failed_path;
     return report_failure(report, STEP_LANDLOCK, result);
   }
+  return 0;
+}
+
+int confine_self(const struct plan *plan, struct start_report *report, int ruleset,
+                 int *ret_listener) {
+  int result = caps_drop_all();
+  if (result == 0 && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+    result = -errno;
+  if (result < 0)
+    return report_failure(report, STEP_CAPABILITIES, result);
+  result = landlock_restrict(&plan->landlock, ruleset);
+  if (result < 0)
+    return report_failure(report, STEP_LANDLOCK, result);
   result = plan->no_listening ? seccomp_forbid_listening() : 0;
   if (result < 0)
     return report_failure(report, STEP_SECCOMP, result);

@@ -5,7 +5,11 @@
 #include "engine/report.h"
 #include "plan/plan.h"
 
-/* Returns 0 or a negative errno noted in the report. Raw system calls only. Where the gate is
- * seccomp notify, *ret_listener is what its supervisor listens on; in static mode it is the
- * connector's; else -1. */
-int confine_self(const struct plan *plan, struct start_report *report, int *ret_listener);
+/* What takes no right away yet, in the complete view; Landlock's rules go to *ret_ruleset. Returns
+ * 0 or a negative errno noted in the report. Raw system calls only, here and below. */
+int confine_prepare(const struct plan *plan, struct start_report *report, int *ret_ruleset);
+
+/* The rest. Where the gate is seccomp notify, *ret_listener is what its supervisor listens on; in
+ * static mode it is the connector's; else -1. Returns the same. */
+int confine_self(const struct plan *plan, struct start_report *report, int ruleset,
+                 int *ret_listener);

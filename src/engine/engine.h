@@ -1,6 +1,6 @@
 /* The native engine as the monitor sees it: clone the session's first process, map its ids, let it
  * go, and turn what it reports into errors. Order of calls: engine_clone, engine_map_identity,
- * engine_go; then messages on `channel` until it closes. */
+ * engine_go with MESSAGE_GO and with MESSAGE_READY; then messages on `channel` until it closes. */
 #pragma once
 
 #include <signal.h>
@@ -42,7 +42,7 @@ struct start_report *engine_report_new(void);
 int engine_clone(const struct engine_input *input, struct start_report *report,
                  struct engine *ret_engine, struct sb_error *error);
 int engine_map_identity(struct engine *engine, struct sb_error *error);
-int engine_go(struct engine *engine, struct sb_error *error);
+int engine_go(struct engine *engine, enum message_kind kind, struct sb_error *error);
 int engine_send(struct engine *engine, enum message_kind kind, int value);
 
 /* Describes why the session did not start. Returns -1 and the exit code that fits in *ret_exit. */

@@ -6,12 +6,10 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/netlink.h>
-#include <net/if.h>
 #include <poll.h>
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
@@ -25,6 +23,7 @@
 #include "engine/command.h"
 #include "engine/confine.h"
 #include "engine/exec.h"
+#include "engine/namespaces.h"
 #include "engine/view.h"
 #include "net/inside.h"
 
@@ -33,6 +32,7 @@
 struct init {
   const struct init_input *input;
   struct start_report *report;
+  struct namespaces namespaces;
   struct view view;
   int connects;      /* the connector's listener, until the monitor has it; -1: none */
   int child_signals; /* signalfd for SIGCHLD */
@@ -72,12 +72,6 @@ static int write_file(const char *path, const char *text) {
   return fd < 0 || write(fd, text, strlen(text)) < 0 ? -1 : 0;
 }
 
-static int bring_loopback_up(void) {
-  _cleanup_close_ int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-  struct ifreq request = {.ifr_name = "lo", .ifr_flags = IFF_UP | IFF_RUNNING};
-  return fd < 0 ? -1 : ioctl(fd, SIOCSIFFLAGS, &request);
-}
-
 /* Second wall behind seccomp: the session's user namespace can have no children. Where the outer
  * /proc/sys is read-only (a container) seccomp alone holds it. */
 static void forbid_user_namespaces(struct init *init) {
@@ -85,11 +79,10 @@ static void forbid_user_namespaces(struct init *init) {
     (void)write_file("/proc/sys/user/max_user_namespaces", "0");
 }
 
-static int enter_namespaces(struct init *init) {
-  if (unshare(CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP) < 0)
-    return fail(init, STEP_NAMESPACES);
-  report_phase(init->report, PHASE_NAMESPACES);
-  return bring_loopback_up() < 0 ? fail(init, STEP_LOOPBACK) : 0;
+/* Nobody asks for the network before the command runs. */
+static bool can_await_network(const struct init *init) {
+  const struct plan *base = init->input->base;
+  return base->network.mode == NETWORK_NONE && base->publish.count == 0 && base->gate == GATE_NONE;
 }
 
 /* Sockets of one group; those of IPv6, at its end, may be missing. */
@@ -182,7 +175,9 @@ static int prepare_base(struct init *init) {
   if (result < 0)
     return report_failure(init->report, STEP_LIMITS, result);
   close_inherited(init->input);
-  if (setsid() < 0 || enter_namespaces(init) < 0 || prepare_network(init) < 0)
+  if (setsid() < 0 ||
+      namespaces_enter(&init->namespaces, can_await_network(init), init->report) < 0 ||
+      prepare_network(init) < 0)
     return -1;
   await(init, MESSAGE_MAPPED); /* from here on there are ids */
   if (init->input->base->network.mode == NETWORK_FULL)
@@ -193,8 +188,8 @@ static int prepare_base(struct init *init) {
   /* From here on nothing inside may read or trace us; before, the monitor needed our /proc. */
   prctl(PR_SET_DUMPABLE, 0);
   forbid_user_namespaces(init);
-  if (set_hostname(init) < 0 ||
-      view_begin(&init->view, init->input->base, init->report, init->input->channel) < 0)
+  if (set_hostname(init) < 0 || view_begin(&init->view, init->input->base, init->report,
+                                           init->input->channel, can_await_network(init)) < 0)
     return -1;
   report_phase(init->report, PHASE_BASE);
   return 0;
@@ -205,14 +200,20 @@ static int prepare(struct init *init) {
   if (prepare_base(init) < 0)
     return -1;
   await(init, MESSAGE_GO);
-  if (view_finish(&init->view, init->input->plan) < 0)
+  int ruleset, listener;
+  if (view_enter(&init->view, init->input->plan) < 0 ||
+      confine_prepare(init->input->plan, init->report, &ruleset) < 0 ||
+      namespaces_join(&init->namespaces, init->report) < 0)
+    return -1;
+  report_phase(init->report, PHASE_NAMESPACES);
+  if (view_finish(&init->view) < 0)
     return -1;
   report_phase(init->report, PHASE_VIEW);
+  await(init, MESSAGE_READY);
   if (has_driver(init))
     await(init, MESSAGE_CONNECTED); /* with its rules; the monitor says why if it does not come */
   /* Nothing we do from now on needs a privilege, and whatever we start inherits the lack of it. */
-  int listener;
-  if (confine_self(init->input->plan, init->report, &listener) < 0)
+  if (confine_self(init->input->plan, init->report, ruleset, &listener) < 0)
     return -1;
   if (init->input->plan->gate != GATE_NOTIFY) {
     init->connects = listener;

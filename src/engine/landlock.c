@@ -121,7 +121,8 @@ static int add_rule(int ruleset, const struct landlock_rule *rule) {
              : 0;
 }
 
-int landlock_apply(const struct landlock_plan *plan, const char **ret_failed) {
+int landlock_prepare(const struct landlock_plan *plan, int *ret_ruleset, const char **ret_failed) {
+  *ret_ruleset = -1;
   *ret_failed = NULL;
   if (!landlock_has_domain(plan))
     return 0;
@@ -138,7 +139,14 @@ int landlock_apply(const struct landlock_plan *plan, const char **ret_failed) {
       return result;
     }
   }
-  if (syscall(SYS_landlock_restrict_self, ruleset, abis[abi_index(plan->abi)].flags) < 0)
-    return -errno;
+  *ret_ruleset = steal_fd(&ruleset);
   return 0;
+}
+
+int landlock_restrict(const struct landlock_plan *plan, int ruleset) {
+  if (!landlock_has_domain(plan))
+    return 0;
+  _cleanup_close_ int owned = ruleset;
+  unsigned flags = abis[abi_index(plan->abi)].flags;
+  return syscall(SYS_landlock_restrict_self, owned, flags) < 0 ? -errno : 0;
 }

@@ -28,7 +28,7 @@ enum landlock_use {
 };
 
 /* Starts a plan for the given ABI. handled_fs is what it restricts: nothing (an empty plan that
- * landlock_apply ignores) for 0, and for 1, which would refuse every rename between folders.
+ * restricts nobody) for 0, and for 1, which would refuse every rename between folders.
  * A restricted thread can never mount again: not for a workload that runs nested containers. */
 struct landlock_plan landlock_plan_new(int abi);
 
@@ -41,7 +41,11 @@ bool landlock_has_domain(const struct landlock_plan *plan);
 void landlock_allow(struct landlock_plan *plan, const char *path, enum landlock_use use);
 void landlock_plan_clear(struct landlock_plan *plan);
 
-/* Restricts the calling thread (no_new_privs must be set). Allocates nothing: safe between clone
- * and exec. A rule path that does not exist is skipped. Returns 0 or a negative errno, and then
- * *ret_failed is the path that failed or NULL. */
-int landlock_apply(const struct landlock_plan *plan, const char **ret_failed);
+/* The rules, by the view as it is now. Allocates nothing: safe between clone and exec. A rule path
+ * that does not exist is skipped. Returns 0 or a negative errno, and then *ret_failed is the path
+ * that failed or NULL. */
+int landlock_prepare(const struct landlock_plan *plan, int *ret_ruleset, const char **ret_failed);
+
+/* Restricts the calling thread (no_new_privs must be set), and closes the ruleset. Returns 0 or a
+ * negative errno. */
+int landlock_restrict(const struct landlock_plan *plan, int ruleset);

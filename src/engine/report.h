@@ -15,10 +15,10 @@ enum phase {
   PHASE_BEGIN,        /* the command's main() */
   PHASE_PLANNED,      /* policy loaded, plan compiled */
   PHASE_CLONED,       /* user, pid and mount namespaces exist */
-  PHASE_NAMESPACES,   /* the other namespaces exist (child) */
   PHASE_IDENTITY,     /* ids mapped (parent) */
   PHASE_BASE,         /* what does not depend on the policy is mounted (child) */
   PHASE_PLACEHOLDERS, /* missing protected names have placeholders (parent) */
+  PHASE_NAMESPACES,   /* the other namespaces exist (child) */
   PHASE_VIEW,         /* file system view complete (child) */
   PHASE_SPAWNED,      /* the workload's exec succeeded or failed (init) */
   PHASE_EXITED,       /* the workload ended (init) */

@@ -240,8 +240,8 @@ int engine_send(struct engine *engine, enum message_kind kind, int value) {
   return send(engine->channel, &message, sizeof message, MSG_NOSIGNAL) < 0 ? -errno : 0;
 }
 
-int engine_go(struct engine *engine, struct sb_error *error) {
-  int result = engine_send(engine, MESSAGE_GO, 0);
+int engine_go(struct engine *engine, enum message_kind kind, struct sb_error *error) {
+  int result = engine_send(engine, kind, 0);
   if (result == 0)
     return 0;
   int ignored;

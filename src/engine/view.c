@@ -22,8 +22,11 @@
 
 #include "core/cleanup.h"
 #include "core/file.h"
+#include "core/path.h"
 #include "engine/channel.h"
 #include "engine/mounts.h"
+
+#define MASKS "mask" /* their folder in the private tmpfs; the plan's names begin with it */
 
 /* Opens an absolute path below a root without following any symbolic link: what the plan saw is
  * what is mounted, even if somebody swaps a folder for a link meanwhile. */
@@ -167,16 +170,31 @@ static int apply_private_sealed(struct view *view, const struct operation *opera
   return result < 0 ? result : place(view, tree, operation);
 }
 
-/* Once the private tmpfs is read-only, every clone of it is; that saves a call for each mask. */
-static int seal_private(struct view *view) {
+/* Once what they are cloned from is read-only, every mask is; that saves a call for each. */
+static int seal_masks(struct view *view) {
   if (view->sealed)
     return 0;
   view->sealed = true;
-  return mounts_set(view->private, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOEXEC, 0);
+  int result = mounts_set(view->private, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOEXEC, 0);
+  return result < 0 || view->masks < 0
+             ? result
+             : mounts_set(view->masks, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOEXEC, 0);
+}
+
+/* Whatever is cloned must be in our tree. The private tmpfs goes with the old root; masks that are
+ * needed afterwards stay in the new one, where the next mount covers them. */
+static int keep_masks(struct view *view, const struct operation *covered) {
+  view->masks = mounts_clone(view->private, MASKS, 0);
+  return view->masks < 0 ? view->masks : place(view, view->masks, covered);
+}
+
+static int clone_mask(struct view *view, const char *source) {
+  return view->inside ? mounts_clone(view->masks, source + sizeof MASKS, 0)
+                      : mounts_clone(view->private, source, 0);
 }
 
 static int apply_mask(struct view *view, const struct operation *operation) {
-  int result = seal_private(view);
+  int result = seal_masks(view);
   if (result < 0)
     return result;
   _cleanup_close_ int target = open_inside(view->root, operation->path, operation->flags);
@@ -186,9 +204,9 @@ static int apply_mask(struct view *view, const struct operation *operation) {
   if (fstat(target, &status) < 0)
     return -errno;
   const char *source = operation->source         ? operation->source
-                       : S_ISDIR(status.st_mode) ? "mask/folder"
-                                                 : "mask/file";
-  _cleanup_close_ int tree = mounts_clone(view->private, source, 0);
+                       : S_ISDIR(status.st_mode) ? MASKS "/folder"
+                                                 : MASKS "/file";
+  _cleanup_close_ int tree = clone_mask(view, source);
   return tree < 0 ? tree : mounts_attach(tree, target);
 }
 
@@ -411,6 +429,9 @@ static int show_rest(struct view *view) {
 }
 
 static int apply_devpts(struct view *view, const struct operation *operation) {
+  int kept = view->awaits_network && view->masks < 0 ? keep_masks(view, operation) : 0;
+  if (kept < 0)
+    return kept;
   static const struct fs_option options[] = {
       {"newinstance", NULL}, {"ptmxmode", "0666"}, {"mode", "0620"}};
   _cleanup_close_ int mount =
@@ -514,11 +535,18 @@ static int apply(struct view *view, const struct operation *operation) {
   return result;
 }
 
+/* A sysfs shows the network namespace of who mounts it. */
+static bool shows_network(const struct operation *operation) {
+  return path_is_under(operation->path, "/sys");
+}
+
 /* A base operation has the same index in the plan that was begun and in the complete one, which is
  * where the monitor looks it up. */
-static int apply_operations(struct view *view, size_t first, size_t end) {
+static int apply_operations(struct view *view, size_t first, size_t end, bool network) {
   for (size_t i = first; i < end; i++) {
     const struct operation *operation = &view->plan->operations[i];
+    if (view->awaits_network && shows_network(operation) != network)
+      continue;
     int result = apply(view, operation);
     if (result < 0 && !forgivable(operation, result)) {
       view->report->operation = i;
@@ -554,20 +582,23 @@ static int enter(struct view *view) {
   if (fchdir(view->root) < 0 || syscall(SYS_pivot_root, ".", ".") < 0 ||
       umount2(".", MNT_DETACH) < 0 || chdir("/") < 0)
     return report_failure(view->report, STEP_PIVOT, -errno);
+  view->inside = true;
   /* The one mistake that would undo everything: something of the old tree above our root. */
   if (mount_id("/") != mount_id("/.."))
     return report_failure(view->report, STEP_PIVOT, -EXDEV);
   return 0;
 }
 
-int view_begin(struct view *view, const struct plan *base, struct start_report *report,
-               int channel) {
+int view_begin(struct view *view, const struct plan *base, struct start_report *report, int channel,
+               bool awaits_network) {
   *view = (struct view){.plan = base,
                         .report = report,
                         .channel = channel,
+                        .awaits_network = awaits_network,
                         .private = -1,
                         .root = -1,
                         .gate = -1,
+                        .masks = -1,
                         .entered = -1,
                         .namespaces = {-1, -1, -1}};
   view->host = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
@@ -576,7 +607,7 @@ int view_begin(struct view *view, const struct plan *base, struct start_report *
   /* The caller's must not decide who may use /tmp; the workload gets it back. */
   view->umask = umask(0);
   int result = create_private(view);
-  return result < 0 ? result : apply_operations(view, 0, base->base_count);
+  return result < 0 ? result : apply_operations(view, 0, base->base_count, false);
 }
 
 static int seal_empty_root(struct view *view) {
@@ -590,19 +621,25 @@ static int seal_empty_root(struct view *view) {
   return result < 0 ? report_failure(view->report, STEP_PIVOT, result) : 0;
 }
 
-int view_finish(struct view *view, const struct plan *plan) {
+int view_enter(struct view *view, const struct plan *plan) {
   view->plan = plan;
-  int result = apply_operations(view, plan->base_count, plan->operation_count);
-  umask(view->umask);
+  int result = apply_operations(view, plan->base_count, plan->operation_count, false);
   if (result == 0 && plan->gate != GATE_NONE)
     result = seal_empty_root(view);
-  if (result == 0)
-    result = enter(view);
+  return result < 0 ? result : enter(view);
+}
+
+int view_finish(struct view *view) {
+  int result =
+      view->awaits_network ? apply_operations(view, 0, view->plan->operation_count, true) : 0;
+  umask(view->umask);
   /* No descriptor of the old root may survive: it would be a way out (CVE-2024-21626). */
   close(view->host);
   close(view->private);
   close(view->root);
   if (view->gate >= 0)
     close(view->gate);
+  if (view->masks >= 0)
+    close(view->masks);
   return result;
 }

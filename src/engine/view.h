@@ -9,25 +9,34 @@
 struct view {
   const struct plan *plan;
   struct start_report *report;
-  int channel;       /* to the monitor, who serves the gate */
-  int host;          /* the host's root, as the namespace was born with it */
-  int private;       /* the private tmpfs */
-  int root;          /* the root being built */
-  int gate;          /* the file system that the monitor serves; -1: none */
-  int entered;       /* the same, kept for the monitor if the gate is seccomp notify */
-  int namespaces[3]; /* mount, user and pid, for the gate by seccomp notify; -1: none */
-  bool sealed;       /* the private tmpfs has become read-only; clones of it now are, too */
-  mode_t umask;      /* the caller's */
+  int channel;         /* to the monitor, who serves the gate */
+  int host;            /* the host's root, as the namespace was born with it */
+  int private;         /* the private tmpfs */
+  int root;            /* the root being built */
+  int gate;            /* the file system that the monitor serves; -1: none */
+  int entered;         /* the same, kept for the monitor if the gate is seccomp notify */
+  int masks;           /* what masks are cloned from when the old root is gone; -1: none */
+  int namespaces[3];   /* mount, user and pid, for the gate by seccomp notify; -1: none */
+  bool awaits_network; /* init is not in the session's network namespace yet */
+  bool inside;         /* the old root is gone */
+  bool sealed;         /* the private tmpfs has become read-only; clones of it now are, too */
+  mode_t umask;        /* the caller's */
 };
 
 /* First stage: the operations of a plan that was begun (plan_begin). Called in the new user and
- * mount namespaces after the ids are mapped. Returns 0 or a negative errno noted in the report. */
-int view_begin(struct view *view, const struct plan *base, struct start_report *report,
-               int channel);
+ * mount namespaces after the ids are mapped. What shows the network comes last if it is awaited;
+ * not with a gate, whose root is empty: a /sys of the host's could not be shown any more then.
+ * Returns 0 or a negative errno noted in the report. */
+int view_begin(struct view *view, const struct plan *base, struct start_report *report, int channel,
+               bool awaits_network);
 
-/* Second stage: the rest of the complete plan; then enters the view (pivot_root, old root detached)
- * and lets go of everything outside. Returns 0 or a negative errno noted in the report. */
-int view_finish(struct view *view, const struct plan *plan);
+/* Second stage: the rest of the complete plan; then enters the view (pivot_root, old root
+ * detached). Returns the same. */
+int view_enter(struct view *view, const struct plan *plan);
+
+/* Third stage, in the session's network namespace: what shows the network; then lets go of
+ * everything outside. Returns the same. */
+int view_finish(struct view *view);
 
 /* The last step of a start whose gate is seccomp notify: the listener, the namespaces and the root
  * go to the monitor, who serves the gate from now on. Nothing of them stays. */

@@ -70,13 +70,18 @@ static void enter_user_namespace(void) {
   write_map("/proc/self/gid_map", groups);
 }
 
-static void confine(const struct confinement *confinement) {
+static int restrict_by(const struct landlock_plan *plan) {
   const char *failed;
+  int ruleset;
+  return landlock_prepare(plan, &ruleset, &failed) < 0 ? -1 : landlock_restrict(plan, ruleset);
+}
+
+static void confine(const struct confinement *confinement) {
   if (confinement->capabilities && caps_drop_all() < 0)
     _exit(CRASHED);
   if (confinement->no_new_privileges && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
     _exit(CRASHED);
-  if (confinement->landlock && landlock_apply(confinement->landlock, &failed) < 0)
+  if (confinement->landlock && restrict_by(confinement->landlock) < 0)
     _exit(CRASHED);
   if (confinement->filter && seccomp_install(seccomp_program(confinement->variant)) < 0)
     _exit(CRASHED);
