@@ -90,7 +90,8 @@ bool fuse_may_ask_to_write(const struct fuse_gate *fuse, const char *path) {
   return fuse->gate->config.plan->ask_writes || gate_is_writable(fuse->gate, path);
 }
 
-/* A quiet call that speaks to a socket or watches a file needs the host's own. */
+/* A quiet call that speaks to a socket or watches a file needs the host's own: there is nobody
+ * behind our socket, and nothing to be seen in our file. */
 bool fuse_needs_mount(enum want want) {
   return want != WANT_STAT && want != WANT_WRITE;
 }
@@ -106,19 +107,22 @@ static enum quiet judge_quiet(struct fuse_gate *fuse, fuse_req_t request, const 
   /* Folders are looked up by whoever goes through them: too many to search for each caller. */
   if (S_ISDIR(node->status.st_mode) && !gate_knows_numbers(fuse->gate))
     return QUIET_NOT;
-  enum quiet quiet =
-      quiet_call(gate_outer_thread(fuse->gate, inside), path, &node->status, ret_want);
+  struct quiet_use use;
+  enum quiet quiet = quiet_call(gate_outer_thread(fuse->gate, inside), path, &node->status, &use);
+  *ret_want = use.want;
   if (quiet == QUIET_NOT || (*ret_want == WANT_WRITE && !fuse_may_ask_to_write(fuse, path)))
     return QUIET_NOT;
   if (quiet == QUIET_REFUSED) /* what needs no question is mounted by the first other use */
     return gate_is_touchable(fuse->gate, path) ? QUIET_NOT : QUIET_REFUSED;
   struct access_request wanted = {
       .want = *ret_want, .path = path, .device = node->status.st_dev, .inode = node->status.st_ino};
-  if (!fuse_needs_mount(*ret_want) && gate_is_served(fuse->gate, &wanted))
-    return QUIET_NOT;
-  bool once =
-      once_may_use(&fuse->once, gate_outer_pid(fuse->gate, inside), &node->status, ONCE_LOOK);
-  return *ret_want != WANT_CONNECT && once ? QUIET_NOT : QUIET_ASKED;
+  if (fuse_needs_mount(*ret_want))
+    return QUIET_ASKED;
+  return gate_is_served(fuse->gate, &wanted) ||
+                 once_may_use(&fuse->once, gate_outer_pid(fuse->gate, inside), &node->status,
+                              ONCE_LOOK)
+             ? QUIET_NOT
+             : QUIET_ASKED;
 }
 
 /* The one exception to "at once": a call that holds a lock on the mount point was sent away before

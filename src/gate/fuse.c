@@ -50,6 +50,7 @@ void held_free(struct held *held) {
     held->fuse->held = held->next;
   if (held->next)
     held->next->previous = held->previous;
+  fuse_forget_stand_in(held);
   held->node->pins--;
   nodes_release(held->fuse->nodes, held->node);
   free((char *)held->waiting.request.path);
@@ -79,14 +80,26 @@ static void go_on_from_here(struct held *held) {
     fuse_serve(held);
 }
 
+static void serve_once(struct held *held) {
+  if (fuse_stands_in(held)) {
+    fuse_stand_in(held);
+    return;
+  }
+  fuse_serve(held);
+  held_free(held);
+}
+
 static void on_done(struct waiting *waiting, enum outcome outcome) {
   struct held *held = (struct held *)waiting;
   fuse_req_interrupt_func(held->request, NULL, NULL);
+  if (outcome == OUTCOME_SERVE && !waiting->lasts && waiting->request.want != WANT_WRITE) {
+    remember_once(held->fuse, held);
+    serve_once(held);
+    return;
+  }
   if (outcome == OUTCOME_SERVE && waiting->request.want == WANT_WRITE) {
     fuse_reply_err(held->request, EROFS); /* nothing is ever written through here */
   } else if (outcome == OUTCOME_SERVE) {
-    if (!waiting->lasts)
-      remember_once(held->fuse, held);
     fuse_serve(held);
   } else if (outcome == OUTCOME_RETRY && is_on_descriptor(held)) {
     fuse_serve(held);
@@ -165,9 +178,22 @@ static void set_request(struct held *held, enum want want, const char *path) {
       .inode = held->node->status.st_ino,
       .folder = S_ISDIR(held->node->status.st_mode),
       .socket = S_ISSOCK(held->node->status.st_mode),
-      .lasting = held->waiting.needs_mount,
+      .lasting = held->waiting.needs_mount && !fuse_stands_in(held),
       .pid = held->waiting.request.pid,
   };
+}
+
+bool held_mind_signals(struct held *held) {
+  if (fuse_req_interrupted(held->request) && gate_must_end(held->waiting.request.pid)) {
+    fuse_reply_err(held->request, EINTR);
+    held_free(held);
+    return false;
+  }
+  if (fuse_req_interrupted(held->request))
+    keep_looking(held);
+  else
+    fuse_req_interrupt_func(held->request, on_interrupt, held);
+  return true;
 }
 
 void held_ask(struct held *held, enum want want) {
@@ -176,9 +202,9 @@ void held_ask(struct held *held, enum want want) {
   held->waiting.request.want = want;
   held->links = links_take(&fuse->links, fuse_req_ctx(held->request)->pid);
   held->waiting.request.pid = gate_outer_pid(fuse->gate, fuse_req_ctx(held->request)->pid);
-  if (want != WANT_WRITE && want != WANT_CONNECT && use_once(fuse, held)) {
-    fuse_serve(held);
-    held_free(held);
+  bool may_be_served = !held->waiting.needs_mount || fuse_stands_in(held);
+  if (want != WANT_WRITE && want != WANT_CONNECT && may_be_served && use_once(fuse, held)) {
+    serve_once(held);
     return;
   }
   if (nodes_fd(fuse->nodes, held->node) < 0 || !node_path(held->node, path, sizeof path)) {
@@ -187,16 +213,8 @@ void held_ask(struct held *held, enum want want) {
     return;
   }
   set_request(held, want, path);
-  if (fuse_req_interrupted(held->request) && gate_must_end(held->waiting.request.pid)) {
-    fuse_reply_err(held->request, EINTR);
-    held_free(held);
-    return;
-  }
-  if (fuse_req_interrupted(held->request))
-    keep_looking(held);
-  else
-    fuse_req_interrupt_func(held->request, on_interrupt, held);
-  gate_ask(fuse->gate, &held->waiting);
+  if (held_mind_signals(held))
+    gate_ask(fuse->gate, &held->waiting);
 }
 
 void held_begin(fuse_req_t request, fuse_ino_t number, enum call call,
@@ -205,23 +223,26 @@ void held_begin(fuse_req_t request, fuse_ino_t number, enum call call,
            held_wants[call]);
 }
 
-static void ask_quietly(struct held *held, enum want want) {
-  held->waiting.needs_mount = fuse_needs_mount(want);
-  held_ask(held, want);
+static void ask_quietly(struct held *held, const struct quiet_use *use) {
+  held->waiting.needs_mount = fuse_needs_mount(use->want);
+  held->in_its_place = use->call;
+  if (!stand_in_can(&use->call))
+    held->in_its_place.kind = STAND_IN_CANNOT;
+  held_ask(held, use->want);
 }
 
 static void fuse_op_readlink(fuse_req_t request, fuse_ino_t number) {
   struct fuse_gate *fuse = fuse_gate_of(request);
   struct node *node = fuse_node_of(fuse, number);
   pid_t thread = gate_outer_thread(fuse->gate, fuse_req_ctx(request)->pid);
-  enum want want;
+  struct quiet_use use;
   char path[PATH_MAX];
   links_add(&fuse->links, fuse_req_ctx(request)->pid);
   if (!(number & QUESTION) || number == FUSE_ROOT_ID)
     fuse_serve_link(request, number);
   else if (node_path(node, path, sizeof path) &&
-           quiet_call(thread, path, &node->status, &want) == QUIET_ASKED)
-    ask_quietly(held_new(request, node, CALL_QUIET, NULL), want);
+           quiet_call(thread, path, &node->status, &use) == QUIET_ASKED)
+    ask_quietly(held_new(request, node, CALL_QUIET, NULL), &use);
   else
     fuse_reply_err(request, ESTALE);
 }
@@ -344,6 +365,7 @@ static int trigger_open(struct gate *gate, int fd, struct sb_error *error) {
   struct fuse_args arguments = FUSE_ARGS_INIT(1, words);
   char place[32];
   fuse->gate = gate;
+  fuse->events = -1;
   gate->trigger_state = fuse;
   fuse_set_log_func(log_nothing);
   fuse->nodes = nodes_new();
@@ -357,6 +379,7 @@ static int trigger_open(struct gate *gate, int fd, struct sb_error *error) {
 
 static void trigger_serve(struct gate *gate) {
   struct fuse_gate *fuse = gate->trigger_state;
+  fuse_serve_stand_ins(fuse);
   for (int i = 0; i < TURN_LIMIT; i++) {
     int got = fuse_session_receive_buf(fuse->session, &fuse->buffer);
     if (got <= 0)
@@ -390,6 +413,7 @@ static void trigger_close(struct gate *gate) {
     fuse_reply_err(fuse->held->request, ENOTCONN);
     held_free(fuse->held);
   }
+  fuse_end_stand_ins(fuse);
   fuse_unpark(fuse, NULL);
   once_clear(&fuse->once);
   if (fuse->session)

@@ -1,6 +1,6 @@
 /* What the parts of the FUSE trigger share: fuse.c (calls that wait, the session with the kernel),
  * fuse-lookup.c (what is answered at once), fuse-serve.c (what is served without a mount) and
- * fuse-write.c. */
+ * fuse-write.c; fuse-once.c: what is done in a caller's place. */
 #pragma once
 
 #define FUSE_USE_VERSION 314
@@ -9,6 +9,7 @@
 #include "gate/links.h"
 #include "gate/nodes.h"
 #include "gate/once.h"
+#include "gate/stand-in.h"
 #include "gate/waiting.h"
 
 #define ENDLESS        1e9
@@ -33,8 +34,10 @@ struct fuse_gate {
   struct fuse_buf buffer;
   struct once_list once;
   struct links links;
-  struct held *held;     /* every call that waits */
-  struct parked *parked; /* look-ups that do */
+  struct held *held;         /* every call that waits */
+  struct parked *parked;     /* look-ups that do */
+  struct standing *standing; /* calls that are made in the place of one that waits */
+  int events;                /* while there are any: all that is to be served; else -1 */
 };
 
 /* A call that waits for a decision or a grant. */
@@ -49,8 +52,10 @@ struct held {
   char *attribute;
   size_t size;
   off_t offset;
-  bool signalled; /* and goes on */
-  unsigned links; /* that led to it */
+  bool signalled;                    /* and goes on */
+  unsigned links;                    /* that led to it */
+  struct stand_in_call in_its_place; /* CALL_QUIET */
+  struct standing *standing;         /* or NULL */
 };
 
 static inline struct fuse_gate *fuse_gate_of(fuse_req_t request) {
@@ -79,6 +84,9 @@ void held_free(struct held *held);
 
 /* Asks for a decision, and frees it when the call is answered. */
 void held_ask(struct held *held, enum want want);
+
+/* A signal may end it while it waits. False: one has, and it is answered and freed. */
+bool held_mind_signals(struct held *held);
 
 /* Both, for what such a call wants as a rule. */
 void held_begin(fuse_req_t request, fuse_ino_t number, enum call call,
@@ -110,6 +118,15 @@ void fuse_op_readdir(fuse_req_t request, fuse_ino_t number, size_t size, off_t o
 void fuse_op_readdirplus(fuse_req_t request, fuse_ino_t number, size_t size, off_t offset,
                          struct fuse_file_info *info);
 void fuse_op_releasedir(fuse_req_t request, fuse_ino_t number, struct fuse_file_info *info);
+
+/* ---- fuse-once.c ---- */
+
+/* Is this a call that can be made in its place? Then it is; and it is answered and freed. */
+bool fuse_stands_in(const struct held *held);
+void fuse_stand_in(struct held *held);
+void fuse_forget_stand_in(struct held *held);
+void fuse_serve_stand_ins(struct fuse_gate *fuse);
+void fuse_end_stand_ins(struct fuse_gate *fuse);
 
 /* ---- fuse-write.c ---- */
 

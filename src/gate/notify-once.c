@@ -84,11 +84,22 @@ static void tell(struct held *held) {
 
 /* ---- speaking and watching ---- */
 
-static void stand_in(struct held *held) {
+static struct stand_in_call in_its_place(const struct call *call) {
+  bool sends = call->trap->kind == TRAP_CONNECT && call->trap->at[0].path > 1;
+  struct stand_in_call made = {.kind = call->trap->links == TRAP_WATCH    ? STAND_IN_WATCH
+                                       : call->trap->kind != TRAP_CONNECT ? STAND_IN_CANNOT
+                                       : sends                            ? STAND_IN_SEND
+                                                                          : STAND_IN_CONNECT,
+                               .target = call->target};
+  memcpy(made.arguments, call->arguments, sizeof made.arguments);
+  return made;
+}
+
+static void stand_in(struct held *held, const struct stand_in_call *call) {
   struct notify *notify = held->notify;
   struct epoll_event event = {.events = EPOLLIN,
                               .data.u64 = (uint64_t)(uintptr_t)held | NOTIFY_STAND_IN};
-  int result = stand_in_start(&held->stand_in, &held->call, held->pidfd, held->found.fd);
+  int result = stand_in_start(&held->stand_in, call, held->pidfd, held->found.fd, STAND_IN_TELLS);
   if (result == 0 && (!notify_still_waits(held) ||
                       epoll_ctl(notify->events, EPOLL_CTL_ADD, held->stand_in.result, &event) < 0))
     result = -EACCES;
@@ -100,7 +111,8 @@ static void stand_in(struct held *held) {
 
 void notify_stand_in_done(struct held *held) {
   epoll_ctl(held->notify->events, EPOLL_CTL_DEL, held->stand_in.result, NULL);
-  long result = stand_in_finish(&held->stand_in);
+  long result = stand_in_result(&held->stand_in);
+  stand_in_end(&held->stand_in);
   if (result < 0)
     notify_fail(held, (int)-result);
   else
@@ -230,8 +242,9 @@ void notify_serve_once(struct held *held) {
   const struct call *call = &held->call;
   mode_t mode = held->found.status.st_mode;
   bool opens = call_only_reads(call) || call_holds(call);
-  if (stand_in_can(call))
-    stand_in(held);
+  struct stand_in_call made = in_its_place(call);
+  if (made.kind != STAND_IN_CANNOT)
+    stand_in(held, &made);
   else if (call->trap->kind == TRAP_EXECUTE && S_ISREG(mode))
     open_and(held, hand_in_program);
   else if ((opens && S_ISREG(mode)) || (call_only_reads(call) && S_ISDIR(mode)))

@@ -37,25 +37,26 @@ static const struct quiet_row {
   int path, flags;         /* arguments; NONE: of no interest */
   uint64_t needs, forbids; /* bits of the flags */
   bool how;                /* the flags are in a struct open_how */
+  enum stand_in_kind kind; /* who could make it in its place */
 } rows[] = {
-    {SYS_connect, WANT_CONNECT, NONE, NONE, 0, 0, false},
-    {SYS_bind, WANT_WRITE, 1, NONE, 0, 0, false},
-    {SYS_inotify_add_watch, WANT_READ, 1, 2, 0, IN_DONT_FOLLOW, false},
-    {SYS_openat, WANT_STAT, NONE, 2, O_PATH, O_NOFOLLOW, false},
-    {SYS_openat2, WANT_STAT, NONE, 2, O_PATH, O_NOFOLLOW, true},
-    {SYS_sendto, WANT_CONNECT, NONE, NONE, 0, 0, false},
-    {SYS_sendmsg, WANT_CONNECT, NONE, NONE, 0, 0, false},
-    {SYS_statfs, WANT_STAT, NONE, NONE, 0, 0, false},
+    {SYS_connect, WANT_CONNECT, NONE, NONE, 0, 0, false, STAND_IN_CONNECT},
+    {SYS_bind, WANT_WRITE, 1, NONE, 0, 0, false, STAND_IN_CANNOT},
+    {SYS_inotify_add_watch, WANT_READ, 1, 2, 0, IN_DONT_FOLLOW, false, STAND_IN_WATCH},
+    {SYS_openat, WANT_STAT, NONE, 2, O_PATH, O_NOFOLLOW, false, STAND_IN_CANNOT},
+    {SYS_openat2, WANT_STAT, NONE, 2, O_PATH, O_NOFOLLOW, true, STAND_IN_CANNOT},
+    {SYS_sendto, WANT_CONNECT, NONE, NONE, 0, 0, false, STAND_IN_SEND},
+    {SYS_sendmsg, WANT_CONNECT, NONE, NONE, 0, 0, false, STAND_IN_MESSAGE},
+    {SYS_statfs, WANT_STAT, NONE, NONE, 0, 0, false, STAND_IN_CANNOT},
 #ifdef __x86_64__
-    {SYS_open, WANT_STAT, NONE, 1, O_PATH, O_NOFOLLOW, false},
-    {5, WANT_STAT, NONE, 1, O_PATH, O_NOFOLLOW, false},   /* i386 open */
-    {99, WANT_STAT, NONE, NONE, 0, 0, false},             /* i386 statfs */
-    {292, WANT_READ, 1, 2, 0, IN_DONT_FOLLOW, false},     /* i386 inotify_add_watch */
-    {295, WANT_STAT, NONE, 2, O_PATH, O_NOFOLLOW, false}, /* i386 openat */
-    {369, WANT_CONNECT, NONE, NONE, 0, 0, false},         /* i386 sendto */
-    {370, WANT_CONNECT, NONE, NONE, 0, 0, false},         /* i386 sendmsg */
-    {361, WANT_WRITE, 1, NONE, 0, 0, false},              /* i386 bind */
-    {362, WANT_CONNECT, NONE, NONE, 0, 0, false},         /* i386 connect */
+    {SYS_open, WANT_STAT, NONE, 1, O_PATH, O_NOFOLLOW, false, STAND_IN_CANNOT},
+    {5, WANT_STAT, NONE, 1, O_PATH, O_NOFOLLOW, false, STAND_IN_CANNOT}, /* i386 open */
+    {99, WANT_STAT, NONE, NONE, 0, 0, false, STAND_IN_CANNOT},           /* i386 statfs */
+    {292, WANT_READ, 1, 2, 0, IN_DONT_FOLLOW, false, STAND_IN_WATCH}, /* i386 inotify_add_watch */
+    {295, WANT_STAT, NONE, 2, O_PATH, O_NOFOLLOW, false, STAND_IN_CANNOT}, /* i386 openat */
+    {369, WANT_CONNECT, NONE, NONE, 0, 0, false, STAND_IN_SEND},           /* i386 sendto */
+    {370, WANT_CONNECT, NONE, NONE, 0, 0, false, STAND_IN_CANNOT},         /* i386 sendmsg */
+    {361, WANT_WRITE, 1, NONE, 0, 0, false, STAND_IN_CANNOT},              /* i386 bind */
+    {362, WANT_CONNECT, NONE, NONE, 0, 0, false, STAND_IN_CONNECT},        /* i386 connect */
 #endif
 };
 
@@ -140,26 +141,28 @@ static bool is_end(const struct doing *doing, const struct quiet_row *row, const
 
 /* A program that we may not look into (its file cannot be read) may be about to speak to a socket,
  * and there is nobody behind ours. */
-static enum quiet judge_unknown(int result, const struct stat *object, enum want *ret_want) {
-  *ret_want = WANT_CONNECT;
+static enum quiet judge_unknown(int result, const struct stat *object, struct quiet_use *ret_use) {
+  ret_use->want = WANT_CONNECT;
   return (result == -EACCES || result == -EPERM) && S_ISSOCK(object->st_mode) ? QUIET_REFUSED
                                                                               : QUIET_NOT;
 }
 
 enum quiet quiet_call(pid_t thread, const char *path, const struct stat *object,
-                      enum want *ret_want) {
+                      struct quiet_use *ret_use) {
   struct doing doing;
   bool folder = S_ISDIR(object->st_mode), stays = false;
   int result = read_call(thread, &doing);
   if (result < 0)
-    return judge_unknown(result, object, ret_want);
+    return judge_unknown(result, object, ret_use);
   const struct quiet_row *row = find_row(&doing, &stays);
   if (!row || S_ISLNK(object->st_mode) || (row->want == WANT_WRITE && !folder) ||
       (row->want == WANT_CONNECT && !S_ISSOCK(object->st_mode)))
     return QUIET_NOT;
   if (folder && !is_end(&doing, row, path))
     return QUIET_NOT;
-  *ret_want = folder && row->want != WANT_WRITE ? WANT_LIST : row->want;
+  ret_use->want = folder && row->want != WANT_WRITE ? WANT_LIST : row->want;
+  ret_use->call = (struct stand_in_call){.kind = row->kind, .target = doing.target};
+  memcpy(ret_use->call.arguments, doing.arguments, sizeof doing.arguments);
   /* What is only held (O_PATH) is asked about when it is used. */
   return !stays ? QUIET_ASKED : row->want == WANT_STAT ? QUIET_NOT : QUIET_REFUSED;
 }

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 
 #include "gate/access.h"
+#include "gate/stand-in.h"
 
 enum quiet {
   QUIET_NOT,    /* another call, or it only passes */
@@ -14,9 +15,14 @@ enum quiet {
   QUIET_REFUSED /* it cannot, and would seem to work */
 };
 
+struct quiet_use {
+  enum want want;
+  struct stand_in_call call; /* as who makes it in its place must know it */
+};
+
 /* Is the thread in such a call, and is the object (at this canonical path) what it is about? */
 enum quiet quiet_call(pid_t thread, const char *path, const struct stat *object,
-                      enum want *ret_want);
+                      struct quiet_use *ret_use);
 
 /* Is it looking at a descriptor that it has, and not at a path that could be walked again? */
 bool quiet_has_descriptor(pid_t thread);

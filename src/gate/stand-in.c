@@ -9,6 +9,7 @@
 #include <sys/pidfd.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -16,33 +17,72 @@
 #include "core/cleanup.h"
 #include "core/file.h"
 #include "engine/caps.h"
+#include "gate/hand-back.h"
 
 #define MESSAGE_LIMIT (1u << 18) /* longer ones the kernel would hardly take, either */
+#define PIECES_LIMIT  64u
 
 enum { ARGUMENT_DESCRIPTOR, ARGUMENT_DATA, ARGUMENT_SIZE, ARGUMENT_FLAGS };
+enum { ARGUMENT_MESSAGE = 1, ARGUMENT_MESSAGE_FLAGS };
+enum { ARGUMENT_MASK = 2 };
 
-static bool is_watch(const struct call *call) {
-  return call->trap->links == TRAP_WATCH;
+static int read_message(const struct stand_in_call *call, struct msghdr *ret_message) {
+  return target_read(&call->target, call->arguments[ARGUMENT_MESSAGE], ret_message,
+                     sizeof *ret_message);
 }
 
-bool stand_in_can(const struct call *call) {
-  return is_watch(call) || call->trap->kind == TRAP_CONNECT;
+bool stand_in_can(const struct stand_in_call *call) {
+  struct msghdr message;
+  if (call->kind != STAND_IN_MESSAGE)
+    return call->kind != STAND_IN_CANNOT;
+  return read_message(call, &message) == 0 && message.msg_controllen == 0 &&
+         message.msg_iovlen <= PIECES_LIMIT;
 }
 
 /* ---- in the process of its own ---- */
 
 struct task {
-  const struct call *call;
+  const struct stand_in_call *call;
   int descriptor; /* the caller's */
   int object;     /* what its path led to, pinned */
+  enum stand_in_return how;
 };
 
-static long watch(const struct task *task) {
-  char path[64];
-  uint32_t mask = (uint32_t)task->call->arguments[task->call->trap->flags];
-  snprintf(path, sizeof path, "/proc/self/fd/%d", task->object);
-  /* The object itself is no link; its name here is one. */
-  return inotify_add_watch(task->descriptor, path, mask & ~(uint32_t)IN_DONT_FOLLOW);
+static char message[MESSAGE_LIMIT];
+static size_t message_size;
+
+static int fetch_piece(const struct task *task, uint64_t address, uint64_t size) {
+  if (size > sizeof message - message_size)
+    return -EMSGSIZE;
+  int result = target_read(&task->call->target, address, message + message_size, size);
+  message_size += size;
+  return result;
+}
+
+static int fetch_pieces(const struct task *task) {
+  struct msghdr header;
+  struct iovec pieces[PIECES_LIMIT];
+  int result = read_message(task->call, &header);
+  if (result < 0 || header.msg_controllen != 0 || header.msg_iovlen > PIECES_LIMIT)
+    return result < 0 ? result : -EACCES;
+  result = target_read(&task->call->target, (uintptr_t)header.msg_iov, pieces,
+                       header.msg_iovlen * sizeof *pieces);
+  for (size_t i = 0; result == 0 && i < header.msg_iovlen; i++)
+    result = fetch_piece(task, (uintptr_t)pieces[i].iov_base, pieces[i].iov_len);
+  return result;
+}
+
+/* While we may still read the caller's memory. */
+static int fetch(const struct task *task) {
+  const uint64_t *arguments = task->call->arguments;
+  switch (task->call->kind) {
+  case STAND_IN_SEND:
+    return fetch_piece(task, arguments[ARGUMENT_DATA], arguments[ARGUMENT_SIZE]);
+  case STAND_IN_MESSAGE:
+    return fetch_pieces(task);
+  default:
+    return 0;
+  }
 }
 
 static struct sockaddr_un address_of(const struct task *task) {
@@ -51,60 +91,78 @@ static struct sockaddr_un address_of(const struct task *task) {
   return address;
 }
 
-static long speak(const struct task *task) {
+static long watch(const struct task *task) {
   struct sockaddr_un address = address_of(task);
-  return connect(task->descriptor, (struct sockaddr *)&address, sizeof address);
+  uint32_t mask = (uint32_t)task->call->arguments[ARGUMENT_MASK];
+  /* The object itself is no link; its name here is one. */
+  return inotify_add_watch(task->descriptor, address.sun_path, mask & ~(uint32_t)IN_DONT_FOLLOW);
 }
 
-static char message[MESSAGE_LIMIT];
-
-/* While we may still read the caller's memory. */
-static int fetch(const struct task *task) {
-  const uint64_t *arguments = task->call->arguments;
-  if (arguments[ARGUMENT_SIZE] > sizeof message)
-    return -EMSGSIZE;
-  return target_read(&task->call->target, arguments[ARGUMENT_DATA], message,
-                     arguments[ARGUMENT_SIZE]);
+static long send_with(const struct task *task, uint64_t flags) {
+  struct sockaddr_un address = address_of(task);
+  return sendto(task->descriptor, message, message_size, (int)flags | MSG_NOSIGNAL,
+                (struct sockaddr *)&address, sizeof address);
 }
 
-static long send_message(const struct task *task) {
-  struct sockaddr_un address = address_of(task);
+static long make_call(const struct task *task) {
   const uint64_t *arguments = task->call->arguments;
-  return sendto(task->descriptor, message, arguments[ARGUMENT_SIZE],
-                (int)arguments[ARGUMENT_FLAGS] | MSG_NOSIGNAL, (struct sockaddr *)&address,
-                sizeof address);
+  struct sockaddr_un address = address_of(task);
+  switch (task->call->kind) {
+  case STAND_IN_WATCH:
+    return watch(task);
+  case STAND_IN_CONNECT:
+    return connect(task->descriptor, (struct sockaddr *)&address, sizeof address);
+  case STAND_IN_SEND:
+    return send_with(task, arguments[ARGUMENT_FLAGS]);
+  case STAND_IN_MESSAGE:
+    return send_with(task, arguments[ARGUMENT_MESSAGE_FLAGS]);
+  case STAND_IN_CANNOT:
+    break;
+  }
+  errno = EACCES;
+  return -1;
+}
+
+static long attempt(const struct task *task, pid_t hold) {
+  /* First, for afterwards it would be too late to say no. */
+  if (hold > 0 && hand_back_begin(hold) < 0)
+    return -EACCES;
+  long result = fetch(task);
+  if (result == 0)
+    result = caps_keep(0); /* the caller has none */
+  if (result < 0)
+    return result;
+  result = make_call(task);
+  if (result < 0)
+    return -errno;
+  return hold > 0 && hand_back_prepare(hold) < 0 ? -EACCES : result;
 }
 
 static _Noreturn void work(const struct task *task, int result_fd) {
   const int kept[] = {task->descriptor, task->object, result_fd};
-  const struct call *call = task->call;
-  bool sends = !is_watch(call) && call->trap->at[0].path > ARGUMENT_FLAGS;
+  pid_t hold = task->how == STAND_IN_HANDS_BACK ? task->call->target.thread : 0;
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   prctl(PR_SET_NAME, "sandbox-once");
   fd_close_others(kept, ARRAY_SIZE(kept));
-  long result = sends ? fetch(task) : 0;
-  if (result == 0)
-    result = caps_keep(0); /* the caller has none */
-  if (result == 0) {
-    result = is_watch(call) ? watch(task) : sends ? send_message(task) : speak(task);
-    result = result < 0 ? -errno : result;
-  }
-  ssize_t ignored = write(result_fd, &result, sizeof result);
-  (void)ignored;
+  long result = attempt(task, hold);
+  ssize_t told = write(result_fd, &result, sizeof result);
+  if (hold > 0 && result >= 0 && told == sizeof result)
+    hand_back_finish(hold, result);
   _exit(0);
 }
 
 /* ---- in the monitor ---- */
 
 /* The caller may have put anything there; we have no business with other kinds of sockets. */
-static bool is_of_use(const struct call *call, int descriptor) {
+static bool is_of_use(const struct stand_in_call *call, int descriptor) {
   int domain = -1;
   socklen_t size = sizeof domain;
-  return is_watch(call) ||
+  return call->kind == STAND_IN_WATCH ||
          (getsockopt(descriptor, SOL_SOCKET, SO_DOMAIN, &domain, &size) == 0 && domain == AF_UNIX);
 }
 
-int stand_in_start(struct stand_in *stand_in, const struct call *call, int process, int object) {
+int stand_in_start(struct stand_in *stand_in, const struct stand_in_call *call, int process,
+                   int object, enum stand_in_return how) {
   int ends[2];
   _cleanup_close_ int descriptor =
       pidfd_getfd(process, (int)(uint32_t)call->arguments[ARGUMENT_DESCRIPTOR], 0);
@@ -116,7 +174,7 @@ int stand_in_start(struct stand_in *stand_in, const struct call *call, int proce
     return -EACCES;
   pid_t pid = fork();
   if (pid == 0)
-    work(&(struct task){call, descriptor, object}, ends[1]);
+    work(&(struct task){call, descriptor, object, how}, ends[1]);
   close(ends[1]);
   *stand_in = (struct stand_in){.pid = pid, .result = ends[0]};
   if (pid > 0)
@@ -136,10 +194,7 @@ void stand_in_end(struct stand_in *stand_in) {
   *stand_in = STAND_IN_NONE;
 }
 
-long stand_in_finish(struct stand_in *stand_in) {
+long stand_in_result(const struct stand_in *stand_in) {
   long result = -EACCES;
-  if (read(stand_in->result, &result, sizeof result) != sizeof result)
-    result = -EACCES;
-  stand_in_end(stand_in);
-  return result;
+  return read(stand_in->result, &result, sizeof result) == sizeof result ? result : -EACCES;
 }

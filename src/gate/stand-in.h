@@ -4,7 +4,9 @@
  * where the caller would block, and keeps nobody else waiting. */
 #pragma once
 
-#include "gate/call.h"
+#include <stdbool.h>
+
+#include "gate/target.h"
 
 struct stand_in {
   pid_t pid;
@@ -12,13 +14,36 @@ struct stand_in {
 };
 #define STAND_IN_NONE ((struct stand_in){.pid = -1, .result = -1})
 
-/* Can it be made in the caller's place? */
-bool stand_in_can(const struct call *call);
+/* What the call is; the arguments that it means are the kernel's own. */
+enum stand_in_kind {
+  STAND_IN_CANNOT,
+  STAND_IN_CONNECT, /* connect(descriptor, …) */
+  STAND_IN_SEND,    /* sendto(descriptor, data, size, flags, …) */
+  STAND_IN_MESSAGE, /* sendmsg(descriptor, message, flags), of a 64-bit program */
+  STAND_IN_WATCH,   /* inotify_add_watch(descriptor, …, mask) */
+};
+
+struct stand_in_call {
+  enum stand_in_kind kind;
+  struct target target;
+  uint64_t arguments[6];
+};
+
+/* Descriptors and rights that go along with a message cannot be sent by another. */
+bool stand_in_can(const struct stand_in_call *call);
+
+enum stand_in_return {
+  STAND_IN_TELLS,      /* who started it answers the call */
+  STAND_IN_HANDS_BACK, /* it can only be answered with an error; a success is handed in (see
+                          hand-back.h): the call must then fail with HAND_BACK_ERROR */
+};
 
 /* Takes the caller's descriptor and starts. The caller asks afterwards whether the call still
  * waits, and ends it if not. `process` is the caller's, by a pidfd. 0 or a negative errno. */
-int stand_in_start(struct stand_in *stand_in, const struct call *call, int process, int object);
+int stand_in_start(struct stand_in *stand_in, const struct stand_in_call *call, int process,
+                   int object, enum stand_in_return how);
 
-/* What the call returned: the value or a negative errno. Ends it. */
-long stand_in_finish(struct stand_in *stand_in);
+/* What the call returned: the value or a negative errno. One that hands back goes on then: it is
+ * over when there is something to be read again. */
+long stand_in_result(const struct stand_in *stand_in);
 void stand_in_end(struct stand_in *stand_in);

@@ -7,6 +7,7 @@
 #include <linux/openat2.h>
 #include <poll.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -15,11 +16,13 @@
 #include <string.h>
 #include <sys/inotify.h>
 #include <sys/mman.h>
+#include <sys/ptrace.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <sys/xattr.h>
@@ -292,6 +295,29 @@ static int do_connect(const char *path) {
   return connect(fd, (struct sockaddr *)&address, sizeof address);
 }
 
+/* As a 32-bit program does it. */
+static int do_compat_connect(const char *path) {
+#ifdef __x86_64__
+  struct sockaddr_un *low =
+      mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_32BIT, -1, 0);
+  int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+  if (low == MAP_FAILED)
+    return -1;
+  low->sun_family = AF_UNIX;
+  snprintf(low->sun_path, sizeof low->sun_path, "%s", path);
+  long result;
+  __asm__ volatile("int $0x80"
+                   : "=a"(result)
+                   : "a"(362), "b"(fd), "c"(low), "d"(sizeof *low)
+                   : "memory", "r8", "r9", "r10", "r11");
+  munmap(low, 4096);
+  errno = -(int)result;
+  return result < 0 ? -1 : 0;
+#else
+  return do_connect(path);
+#endif
+}
+
 /* From inside its folder. */
 static int do_relative(const char *path) {
   const char *name;
@@ -365,6 +391,50 @@ static int do_thread(const char *path) {
   pthread_join(thread, NULL);
   errno = work.errnum;
   return work.result;
+}
+
+static int do_thread_connect(const char *path) {
+  struct in_thread work = {.function = do_connect, .path = path};
+  pthread_t thread;
+  pthread_create(&thread, NULL, thread_main, &work);
+  pthread_join(thread, NULL);
+  errno = work.errnum;
+  return work.result;
+}
+
+/* With somebody who traces it. */
+static int do_traced_connect(const char *path) {
+  int status = 0;
+  pid_t pid = fork();
+  if (pid == 0) {
+    ptrace(PTRACE_TRACEME, 0, NULL, NULL);
+    _exit(do_connect(path) < 0 ? errno : 0);
+  }
+  while (waitpid(pid, &status, 0) == pid && WIFSTOPPED(status))
+    ptrace(PTRACE_CONT, pid, NULL, WSTOPSIG(status));
+  errno = WEXITSTATUS(status);
+  return errno ? -1 : 0;
+}
+
+static volatile sig_atomic_t alarms;
+
+static void on_alarm(int number) {
+  (void)number;
+  alarms++;
+}
+
+/* Under a rain of signals; they must all be taken. */
+static int do_alarmed_connect(const char *path) {
+  struct sigaction action = {.sa_handler = on_alarm, .sa_flags = SA_RESTART};
+  struct itimerval often = {{0, 500}, {0, 500}}, never = {0};
+  sigaction(SIGALRM, &action, NULL);
+  setitimer(ITIMER_REAL, &often, NULL);
+  int result = do_connect(path), saved = errno;
+  for (sig_atomic_t before = alarms; alarms == before;)
+    ;
+  setitimer(ITIMER_REAL, &never, NULL);
+  errno = saved;
+  return result;
 }
 
 /* /proc/thread-self of a thread that is not the first. */
@@ -487,6 +557,31 @@ static int do_send(const char *path) {
   return sendto(fd, "x", 1, 0, (struct sockaddr *)&address, sizeof address) < 0 ? -1 : 0;
 }
 
+/* The same in pieces; and with a descriptor. */
+static int send_message(const char *path, bool rights) {
+  struct sockaddr_un address = {.sun_family = AF_UNIX};
+  struct iovec pieces[] = {{(char *)"", 0}, {(char *)"x", 1}};
+  union {
+    struct cmsghdr header;
+    char room[CMSG_SPACE(sizeof(int))];
+  } control = {.header = {CMSG_LEN(sizeof(int)), SOL_SOCKET, SCM_RIGHTS}};
+  struct msghdr message = {&address, sizeof address, pieces, 2, NULL, 0, 0};
+  int fd = socket(AF_UNIX, SOCK_DGRAM, 0);
+  memcpy(CMSG_DATA(&control.header), &fd, sizeof fd);
+  if (rights)
+    message.msg_control = &control, message.msg_controllen = sizeof control;
+  snprintf(address.sun_path, sizeof address.sun_path, "%s", path);
+  return sendmsg(fd, &message, 0) == 1 ? 0 : -1;
+}
+
+static int do_send_message(const char *path) {
+  return send_message(path, false);
+}
+
+static int do_send_rights(const char *path) {
+  return send_message(path, true);
+}
+
 static const struct {
   const char *name;
   int (*use)(const char *path);
@@ -519,7 +614,13 @@ static const struct {
     {"statfs", do_statfs},
     {"execute", do_execute},
     {"connect", do_connect},
+    {"compat-connect", do_compat_connect},
+    {"thread-connect", do_thread_connect},
+    {"traced-connect", do_traced_connect},
+    {"alarmed-connect", do_alarmed_connect},
     {"send", do_send},
+    {"send-message", do_send_message},
+    {"send-rights", do_send_rights},
     {"bind", do_bind},
     {"chmod", do_chmod},
     {"fchmodat", do_fchmodat},

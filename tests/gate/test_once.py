@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import signal
 import socket
 import struct
 
@@ -34,56 +35,53 @@ def test_once_is_one_use(box, gate, ground, way):
     assert len(asked) == 2
 
 
-# To speak and to watch needs the host's own object; the FUSE gate could only show it to everybody.
-NEEDS_IT = ("connect", "send", "inotify", "watch")
+def gated_by(way):
+    """What a way is tried on."""
+    return "program" if way == "execute" else "socket" if "connect" in way or "send" in way else "file"
 
 
-def once(event):
-    """Where that can be had."""
-    return gates.approve("once") if event["narrowest"] == "once" else gates.deny()
-
-
-@pytest.mark.parametrize("way", ["connect", "inotify"])
-def test_once_is_refused_where_it_would_give_nothing(box, gate, ground, way):
-    """Whoever answers is told so, and may answer again."""
+@pytest.mark.parametrize("rights", [False, True])
+def test_once_is_refused_where_it_would_give_nothing(box, gate, ground, rights):
+    """Nobody else can send a descriptor for its owner. Whoever answers is told so, and may answer
+    again. The control: without one it can be had."""
     if gate == "notify":
-        pytest.skip("all can be had there: test_once_is_one_call_of_any_kind")
-    path, told = f"{ground}/{'socket' if way == 'connect' else 'file'}", []
-    with listening(box, f"{ground}/socket"):
-        with gates.Session(box, gate, [files(box), way, path], lambda event: None) as it:
+        pytest.skip("sendmsg with a name is not asked about there, see docs/GATE.md")
+    way, told = "send-rights" if rights else "send-message", []
+    with listening(box, f"{ground}/socket", socket.SOCK_DGRAM) as listener:
+        with gates.Session(box, gate, [files(box), way, f"{ground}/socket"], lambda event: None) as it:
             assert sessions.eventually(lambda: it.asked)
             control = sessions.Control(box, it.sid)
             pending = control.call({"cmd": "cmd.pending"})
             (question,) = pending["requests"]
-            for scope in ("once", "session"):
+            for scope in ("once", "session")[:1 + rights]:
                 told.append(control.call({"cmd": "cmd.approve", "id": question["id"], "scope": scope}))
             assert lines(it.finish()) == [f"{way} ok"], told
             control.__exit__()
-    assert question["narrowest"] == "session"
-    assert "just once" in told[0]["error"]["message"] and told[1]["ok"], told
+        assert listener.recv(10) == b"x"
+    assert question["narrowest"] == ("session" if rights else "once") and told[-1]["ok"], told
+    assert not rights or "just once" in told[0]["error"]["message"], told
 
 
-@pytest.mark.parametrize("way", ["connect", "send", "inotify", "path-only", "path-nofollow", "execute"])
+@pytest.mark.parametrize("way", ["connect", "compat-connect", "thread-connect",
+                                 "alarmed-connect", "send", "inotify",
+                                 "path-only", "path-nofollow", "execute"])
 def test_once_is_one_call_of_any_kind(box, gate, ground, way):
     """It does what it does outside; the next one is asked about again, and denied. The process forks to
     execute, so that the second is another's."""
-    path = f"{ground}/{'program' if way == 'execute' else 'file' if way not in NEEDS_IT[:2] else 'socket'}"
-    answers = iter([once])
+    path = f"{ground}/{gated_by(way)}"
+    answers = iter([gates.approve("once")])
     kind = socket.SOCK_DGRAM if way == "send" else socket.SOCK_STREAM
     with listening(box, f"{ground}/socket", kind):
         argv = [files(box), way, path]
         expected = lines(box.plain(argv))
         script = f"{files(box)} {way} {path}; {files(box)} {way} {path}"
         inside, asked = gates.run(box, gate, ["/bin/sh", "-c", script],
-                                  lambda event: next(answers, lambda _: gates.deny())(event))
-    first = f"{way} EACCES" if gate == "fuse" and way in NEEDS_IT else expected[0]
-    assert lines(inside) == [first, f"{way} EACCES"], (inside, asked)
+                                  lambda event: next(answers, gates.deny()))
+    assert lines(inside) == [expected[0], f"{way} EACCES"], (inside, asked)
     assert len(asked) == 2, asked
 
 
 def test_a_watch_that_is_allowed_once_sees_what_the_host_does(box, gate, ground):
-    if gate == "fuse":
-        pytest.skip("refused there: test_once_is_one_call_of_any_kind")
     path = f"{ground}/file"
     with gates.Session(box, gate, [files(box), "watch", path],
                        lambda event: gates.approve("once")) as it:
@@ -165,7 +163,7 @@ def test_once_is_for_the_object_that_was_shown(box, gate, ground, way):
             return gates.deny()
         os.remove(link)
         os.symlink(bad, link)
-        return once(event)
+        return gates.approve("once")
 
     with listening(box, f"{ground}/socket"), listening(box, f"{ground}/bad-socket") as other:
         os.symlink(bad, link)
@@ -183,8 +181,6 @@ def test_once_is_for_the_object_that_was_shown(box, gate, ground, way):
 
 def test_who_connects_once_is_the_user(box, gate, ground):
     """Whoever listens sees the user's number, and what is sent."""
-    if gate == "fuse":
-        pytest.skip("refused there: test_once_is_one_call_of_any_kind")
     script = f"import socket; it = socket.socket(socket.AF_UNIX); it.connect('{ground}/socket'); " \
              "it.send(b'hello'); print(it.recv(10))"
     with listening(box, f"{ground}/socket") as listener:
@@ -199,10 +195,72 @@ def test_who_connects_once_is_the_user(box, gate, ground):
             peer.close()
 
 
+def test_many_connect_once_at_the_same_time(box, gate, ground):
+    """Each gets its own result, and each thing that it may have is one connection."""
+    script = f"for i in $(seq 20); do {files(box)} connect {ground}/socket & " \
+             f"{files(box)} inotify {ground}/file & done; wait"
+    with listening(box, f"{ground}/socket", backlog=50) as listener:
+        inside, asked = gates.run(box, gate, ["/bin/sh", "-c", script],
+                                  lambda event: gates.approve("once"))
+        listener.setblocking(False)
+        for _ in range(20):
+            listener.accept()[0].close()
+        with pytest.raises(BlockingIOError):
+            listener.accept()
+    assert sorted(lines(inside)) == ["connect ok"] * 20 + ["inotify ok"] * 20, (inside, asked)
+
+
+def test_who_is_traced_connects_once_or_is_refused(box, gate, ground):
+    """The FUSE gate has to hold the caller for an instant, and only one can: nothing hangs, and nothing
+    is connected that says it is not. The control: seccomp notify needs no hold."""
+    argv = [files(box), "traced-connect", f"{ground}/socket", "connect", f"{ground}/socket"]
+    with listening(box, f"{ground}/socket") as listener:
+        inside, asked = gates.run(box, gate, argv, lambda event: gates.approve("once"))
+        listener.setblocking(False)
+        for _ in range(2 if gate == "notify" else 1):
+            listener.accept()[0].close()
+        with pytest.raises(BlockingIOError):
+            listener.accept()
+    traced = "ok" if gate == "notify" else "EACCES"
+    assert lines(inside) == [f"traced-connect {traced}", "connect ok"], (inside, asked)
+
+
+def stand_in_of(monitor):
+    with open(f"/proc/{monitor}/task/{monitor}/children") as source:
+        children = source.read().split()
+    for pid in map(int, children):
+        with contextlib.suppress(OSError), open(f"/proc/{pid}/comm") as source:
+            if source.read().strip() == "sandbox-once":
+                return pid
+    return None
+
+
+@pytest.mark.parametrize("who", ["stand-in", "monitor"])
+def test_who_connects_in_its_place_is_killed(box, gate, ground, who):
+    """It waits for somebody who does not take it: nothing hangs, and the call fails."""
+    with listening(box, f"{ground}/socket", backlog=0) as listener, contextlib.ExitStack() as waiting:
+        listener.setblocking(False)
+        with contextlib.suppress(BlockingIOError):
+            for _ in range(10):
+                one = waiting.enter_context(socket.socket(socket.AF_UNIX))
+                one.setblocking(False)
+                one.connect(f"{ground}/socket")
+        with gates.Session(box, gate, [files(box), "connect", f"{ground}/socket"],
+                           lambda event: gates.approve("once")) as it:
+            monitor = sessions.monitor_of(box, it.sid)
+            stand_in = sessions.eventually(lambda: stand_in_of(monitor))
+            os.kill(stand_in if who == "stand-in" else monitor, signal.SIGKILL)
+            result = it.finish()
+    assert "ok" not in result.stdout, result
+    assert who == "monitor" or lines(result) == ["connect EACCES"], result
+    assert sessions.eventually(lambda: harness.command_line(stand_in) is None), "it is left behind"
+    assert box.run(["/bin/true"]).exit == 0  # removes what a killed monitor could not
+
+
 @pytest.mark.escape
 def test_once_gives_no_rights_that_the_command_has_not(box, gate, ground):
     """A socket of somebody else's: root speaks to it outside, and has no such power inside."""
-    if box.identity.name != "root" or gate == "fuse":
+    if box.identity.name != "root":
         pytest.skip("only root could do more than the command")
     with listening(box, f"{ground}/socket"):
         os.chown(f"{ground}/socket", 12345, 12345)
@@ -224,9 +282,8 @@ def test_who_waits_to_be_connected_once_can_be_ended(box, gate, ground):
                 one.connect(f"{ground}/socket")
         script = f"{files(box)} connect {ground}/socket & sleep 0.5; kill -9 $!; wait; echo after"
         inside, asked = gates.run(box, gate, ["/bin/sh", "-c", script],
-                                  once)
-    refused = ["connect EACCES"] if gate == "fuse" else []
-    assert lines(inside) == [*refused, "after"] and len(asked) == 1, (inside, asked)
+                                  lambda event: gates.approve("once"))
+    assert lines(inside) == ["after"] and len(asked) == 1, (inside, asked)
 
 
 def test_once_cannot_be_opened_for_writing(box, gate, ground):

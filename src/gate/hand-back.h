@@ -1,0 +1,21 @@
+/* Gives a thread that waits in a system call the result of one that was made in its place. A file
+ * system can answer a walk with an error only, and no call succeeds without its object; so the
+ * thread is stopped on its way out of the kernel, and finds the value instead of the error. Only
+ * one process can do that to a thread: if a debugger has it, it cannot be done.
+ *
+ * Whoever does it may die at any moment: the kernel then lets the thread go, with the error. */
+#pragma once
+
+#include <sys/types.h>
+
+/* The error that the call must have failed with; anything else is left as it is. */
+#define HAND_BACK_ERROR EACCES
+
+/* Takes hold of the thread, which notices nothing. 0 or a negative errno. */
+int hand_back_begin(pid_t thread);
+
+/* It will stop when its call is over: from now on that may end. */
+int hand_back_prepare(pid_t thread);
+
+/* Waits for that, puts the value in place of the error, and lets it go. */
+void hand_back_finish(pid_t thread, long value);
