@@ -162,6 +162,17 @@ json_t *wrapped_to_json(const struct wrapped *wrapped);
 /* One line for a shell, and what it needs as comments before. New string. */
 char *wrapped_to_text(const struct wrapped *wrapped);
 
+/* How the command's process confines itself, to save the exec of a tool. All but `begin` may be
+ * called between fork and exec; they return 0 or a negative errno. */
+struct backend_entrance {
+  int (*begin)(const struct wrapped *wrapped); /* a descriptor that the process inherits */
+  /* In the runner, while the process starts: what need not be done by the process itself. */
+  int (*prepare)(const struct wrapped *wrapped, int begun);
+  /* In the process; before and after `prepare` has ended. */
+  int (*enter)(const struct wrapped *wrapped, const char **ret_doing);
+  int (*finish)(const struct wrapped *wrapped, int begun, const char **ret_doing);
+};
+
 struct backend {
   const char *name, *summary;
   uint64_t features;    /* what it can enforce where it is available */
@@ -172,9 +183,8 @@ struct backend {
                 struct backend_status *status);
   /* NULL: the native engine, which needs no other program. */
   int (*wrap)(const struct backend_request *request, struct wrapped *ret, struct sb_error *error);
-  /* In the new process instead of argv up to command_index, to save an exec; NULL: exec argv.
-   * Returns 0 or a negative errno and what it was doing. */
-  int (*enter)(const struct wrapped *wrapped, const char **ret_doing);
+  const struct backend_entrance
+      *entrance; /* instead of argv up to command_index; NULL: exec argv */
   /* NULL: the generic runner executes what `wrap` gave (signals, time limit, capture, end_argv). */
   int (*run)(const struct backend_request *request, struct session_result *ret_result,
              struct sb_error *error);

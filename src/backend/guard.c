@@ -113,6 +113,32 @@ static void die_with_guard(const struct guard *guard) {
     _exit(127);
 }
 
+/* The guard cannot take it: it waits for our exec. */
+static int await_prepared(const struct guard_input *input) {
+  struct guard_message message;
+  ssize_t got;
+  while ((got = recv(input->channel, &message, sizeof message, 0)) < 0 && errno == EINTR)
+    ;
+  if (got != sizeof message || message.request != GUARD_PREPARED)
+    return -ECANCELED; /* the runner is gone */
+  return message.signal;
+}
+
+static void enter(const struct guard_input *input, int problems) {
+  const struct backend_entrance *entrance = input->backend->entrance;
+  const char *doing = "confining it";
+  int result = entrance->enter(input->wrapped, &doing);
+  if (result == 0) {
+    doing = "preparing its confinement";
+    result = await_prepared(input);
+  }
+  if (result == 0)
+    result = entrance->finish(input->wrapped, input->begun, &doing);
+  errno = -result;
+  if (result < 0)
+    give_up(problems, doing);
+}
+
 static _Noreturn void become_tool(const struct guard *guard, int problems) {
   const struct guard_input *input = guard->input;
   const struct wrapped *wrapped = input->wrapped;
@@ -128,14 +154,10 @@ static _Noreturn void become_tool(const struct guard *guard, int problems) {
     signal(SIGQUIT, SIG_IGN);
   }
   environ = wrapped->environment.items ? wrapped->environment.items : (char *[]){NULL};
-  if (input->backend->enter) {
-    const char *doing = "confining it";
+  if (input->backend->entrance) {
     syscall(SYS_close_range, 3, ~0U, CLOSE_RANGE_CLOEXEC);
     set_rlimits(input, high);
-    int result = input->backend->enter(wrapped, &doing);
-    errno = -result;
-    if (result < 0)
-      give_up(high, doing);
+    enter(input, high);
     argv += wrapped->command_index;
   } else {
     place_descriptors(input, high);
@@ -230,7 +252,7 @@ static void pass_signal(struct guard *guard, const struct guard_message *message
   guard->early = (struct guard_message){0};
   if (message->request == GUARD_SIGNAL_ALL && guard->input->wrapped->signals_inside)
     processes_signal_inside(guard->tool, message->signal);
-  else if (message->request == GUARD_SIGNAL_ALL && guard->input->backend->enter)
+  else if (message->request == GUARD_SIGNAL_ALL && guard->input->backend->entrance)
     processes_signal_below(getpid(), message->signal);
   else if (message->request == GUARD_SIGNAL_GROUP && getpgid(target) == target)
     kill(-target, message->signal);

@@ -16,11 +16,12 @@ enum guard_request {
   GUARD_SIGNAL_GROUP, /* for its process group, as a terminal does it */
   GUARD_SIGNAL_ALL,   /* for every process of the workload */
   GUARD_END,          /* kill everything now */
+  GUARD_PREPARED,     /* first of all, with an entrance: `prepare` has ended; for the tool itself */
 };
 
 struct guard_message {
   enum guard_request request;
-  int signal;
+  int signal; /* GUARD_PREPARED: what it returned */
 };
 
 /* What became of it; sent once, before the guard ends. */
@@ -40,6 +41,7 @@ struct guard_input {
   int descriptors[3];  /* for the tool; -1: as they are */
   int terminal;        /* its controlling terminal, or -1 */
   int status;          /* the pipe for wrapped->status_fd, or -1 */
+  int begun;           /* what the entrance began; or a negative errno */
   sigset_t mask;       /* to be given back to the tool */
 };
 

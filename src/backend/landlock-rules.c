@@ -316,16 +316,33 @@ static int grant_terminals(const struct application *application) {
   return result;
 }
 
-static int apply_rules(const struct header *header, const char *at, const char *end) {
-  struct landlock_rights rights = landlock_rights_of(header->abi);
+static int read_header(const struct landlock_blob *blob, struct header *ret) {
+  if (blob->size < sizeof *ret)
+    return -EINVAL;
+  memcpy(ret, blob->data, sizeof *ret);
+  return ret->magic != MAGIC || ret->abi < 1 ? -EINVAL : 0;
+}
+
+int landlock_new_ruleset(const struct landlock_blob *blob) {
+  struct header header;
+  int result = read_header(blob, &header);
+  if (result < 0)
+    return result;
+  struct landlock_rights rights = landlock_rights_of(header.abi);
   struct ruleset_attributes attributes = {
-      rights.handled_fs, header->network ? 0 : rights.handled_network, rights.scoped};
-  _cleanup_close_ int ruleset =
-      (int)syscall(SYS_landlock_create_ruleset, &attributes, sizeof attributes, 0);
-  if (ruleset < 0)
-    return -errno;
-  struct application application = {ruleset, rights.handled_fs};
-  for (uint32_t i = 0; i < header->rule_count; i++) {
+      rights.handled_fs, header.network ? 0 : rights.handled_network, rights.scoped};
+  int ruleset = (int)syscall(SYS_landlock_create_ruleset, &attributes, sizeof attributes, 0);
+  return ruleset < 0 ? -errno : ruleset;
+}
+
+int landlock_fill(const struct landlock_blob *blob, int ruleset) {
+  struct header header;
+  int result = read_header(blob, &header);
+  if (result < 0)
+    return result;
+  const char *at = blob->data + sizeof header, *end = blob->data + blob->size;
+  struct application application = {ruleset, landlock_rights_of(header.abi).handled_fs};
+  for (uint32_t i = 0; result == 0 && i < header.rule_count; i++) {
     struct packed_rule rule;
     if ((size_t)(end - at) < sizeof rule)
       return -EINVAL;
@@ -333,14 +350,9 @@ static int apply_rules(const struct header *header, const char *at, const char *
     at += sizeof rule;
     if ((size_t)(end - at) < rule.length || rule.length == 0 || at[rule.length - 1] != '\0')
       return -EINVAL;
-    int result = apply_rule(&application, &rule, at);
-    if (result < 0)
-      return result;
+    result = apply_rule(&application, &rule, at);
     at += rule.length;
   }
-  int result = grant_terminals(&application);
-  if (result == 0 && syscall(SYS_landlock_restrict_self, ruleset, rights.restrict_flags) < 0)
-    result = -errno;
   return result;
 }
 
@@ -381,23 +393,41 @@ static int install_filter(const struct header *header) {
       &(struct sock_fprog){.filter = filter, .len = (unsigned short)(length + ours->len)});
 }
 
-int landlock_confine(const void *blob, size_t size, const char **ret_doing) {
+int landlock_shut(const struct landlock_blob *blob, const char **ret_doing) {
   struct header header;
   *ret_doing = "reading the rules for Landlock";
-  if (size < sizeof header)
-    return -EINVAL;
-  memcpy(&header, blob, sizeof header);
-  if (header.magic != MAGIC || header.abi < 1)
-    return -EINVAL;
-  *ret_doing = "giving up capabilities";
-  int result = drop_powers();
+  int result = read_header(blob, &header);
   if (result < 0)
     return result;
-  *ret_doing = "restricting it with Landlock";
-  const char *data = blob;
-  result = apply_rules(&header, data + sizeof header, data + size);
+  *ret_doing = "giving up capabilities";
+  result = drop_powers();
   if (result < 0)
     return result;
   *ret_doing = "installing the system call filter";
   return install_filter(&header);
+}
+
+int landlock_restrict_by(const struct landlock_blob *blob, int ruleset, const char **ret_doing) {
+  struct header header;
+  *ret_doing = "restricting it with Landlock";
+  int result = read_header(blob, &header);
+  if (result < 0)
+    return result;
+  struct landlock_rights rights = landlock_rights_of(header.abi);
+  result = grant_terminals(&(struct application){ruleset, rights.handled_fs});
+  if (result == 0 && syscall(SYS_landlock_restrict_self, ruleset, rights.restrict_flags) < 0)
+    result = -errno;
+  return result;
+}
+
+int landlock_confine(const struct landlock_blob *blob, const char **ret_doing) {
+  *ret_doing = "making the rules for Landlock";
+  int ruleset = landlock_new_ruleset(blob);
+  if (ruleset < 0)
+    return ruleset;
+  _cleanup_close_ int owned = ruleset;
+  int result = landlock_fill(blob, owned);
+  if (result == 0)
+    result = landlock_shut(blob, ret_doing);
+  return result < 0 ? result : landlock_restrict_by(blob, owned, ret_doing);
 }

@@ -59,13 +59,36 @@ static int wrap(const struct backend_request *request, struct wrapped *ret,
   return 0;
 }
 
-static int enter(const struct wrapped *wrapped, const char **ret_doing) {
+static struct landlock_blob rules_of(const struct wrapped *wrapped) {
   for (size_t i = 0; i < wrapped->file_count; i++) {
     if (wrapped->files[i].fd >= 0)
-      return landlock_confine(wrapped->files[i].content, wrapped->files[i].size, ret_doing);
+      return (struct landlock_blob){wrapped->files[i].content, wrapped->files[i].size};
   }
-  return -EINVAL;
+  return (struct landlock_blob){0};
 }
+
+static int begin(const struct wrapped *wrapped) {
+  struct landlock_blob rules = rules_of(wrapped);
+  return landlock_new_ruleset(&rules);
+}
+
+/* The rules take as long as all the rest: half a millisecond for a hundred of them. */
+static int prepare(const struct wrapped *wrapped, int begun) {
+  struct landlock_blob rules = rules_of(wrapped);
+  return landlock_fill(&rules, begun);
+}
+
+static int enter(const struct wrapped *wrapped, const char **ret_doing) {
+  struct landlock_blob rules = rules_of(wrapped);
+  return landlock_shut(&rules, ret_doing);
+}
+
+static int finish(const struct wrapped *wrapped, int begun, const char **ret_doing) {
+  struct landlock_blob rules = rules_of(wrapped);
+  return landlock_restrict_by(&rules, begun, ret_doing);
+}
+
+static const struct backend_entrance entrance = {begin, prepare, enter, finish};
 
 const struct backend landlock_backend = {
     .name = "landlock",
@@ -77,5 +100,5 @@ const struct backend landlock_backend = {
     .limits_by_group = true,
     .probe = probe,
     .wrap = wrap,
-    .enter = enter,
+    .entrance = &entrance,
 };

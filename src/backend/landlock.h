@@ -31,8 +31,17 @@ struct landlock_blob {
 struct landlock_blob landlock_pack(const struct plan *plan, int abi, bool network,
                                    const char *temporary);
 
-/* Confines the calling process for good. 0 or a negative errno and what it was doing. */
-int landlock_confine(const void *blob, size_t size, const char **ret_doing);
+/* A ruleset for them, still empty: a descriptor. Whoever has it may fill it. All these return a
+ * negative errno if they fail. */
+int landlock_new_ruleset(const struct landlock_blob *blob);
+int landlock_fill(const struct landlock_blob *blob, int ruleset);
+
+/* Confines the calling process for good, but for the rules; then by the rules. */
+int landlock_shut(const struct landlock_blob *blob, const char **ret_doing);
+int landlock_restrict_by(const struct landlock_blob *blob, int ruleset, const char **ret_doing);
+
+/* All of these, one after the other. */
+int landlock_confine(const struct landlock_blob *blob, const char **ret_doing);
 
 /* What comes before our own filter, in the same program: without namespaces, sockets and truncation
  * have to be judged by system call. Whatever it does not refuse runs off its end. Returns how many

@@ -290,6 +290,25 @@ static int open_channels(struct runner *runner, struct guard_input *input, struc
   return 0;
 }
 
+static void ask(struct runner *runner, enum guard_request request, int signal) {
+  struct guard_message message = {request, signal};
+  (void)send(runner->channel, &message, sizeof message, MSG_NOSIGNAL);
+}
+
+/* What its entrance leaves to us is done while it starts. */
+static void start_guard(struct runner *runner, struct guard_input *input) {
+  const struct backend_entrance *entrance = runner->backend->entrance;
+  if (!entrance) {
+    runner->guard = guard_start(input);
+    return;
+  }
+  input->begun = entrance->begin(&runner->wrapped);
+  _cleanup_close_ int begun = input->begun;
+  runner->guard = guard_start(input);
+  if (runner->guard > 0)
+    ask(runner, GUARD_PREPARED, begun < 0 ? begun : entrance->prepare(&runner->wrapped, begun));
+}
+
 static int start(struct runner *runner, struct sb_error *error) {
   const struct backend_request *request = runner->request;
   placeholders_recover(request->host);
@@ -317,7 +336,7 @@ static int start(struct runner *runner, struct sb_error *error) {
     return -1;
   prctl(PR_GET_CHILD_SUBREAPER, &runner->was_subreaper, 0, 0, 0);
   prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
-  runner->guard = guard_start(&input);
+  start_guard(runner, &input);
   capture_close_writers(&runner->capture);
   if (runner->guard < 0)
     return sb_fail(error, SB_CODE_SYSTEM, (int)-runner->guard, "starting the guard");
@@ -328,11 +347,6 @@ static int start(struct runner *runner, struct sb_error *error) {
 }
 
 /* ---- running ---- */
-
-static void ask(struct runner *runner, enum guard_request request, int signal) {
-  struct guard_message message = {request, signal};
-  (void)send(runner->channel, &message, sizeof message, MSG_NOSIGNAL);
-}
 
 static void forward(struct runner *runner, int number) {
   for (size_t i = 0; i < ARRAY_SIZE(forwarded); i++) {
@@ -541,13 +555,13 @@ static void finish(struct runner *runner) {
 
 static int explain_start(struct runner *runner, struct sb_error *error) {
   const struct guard_report *report = &runner->report;
-  const char *program = report->doing[0]         ? runner->backend->name
-                        : runner->backend->enter ? runner->request->plan->arguments.items[0]
-                                                 : runner->wrapped.argv.items[0];
+  const char *program = report->doing[0]            ? runner->backend->name
+                        : runner->backend->entrance ? runner->request->plan->arguments.items[0]
+                                                    : runner->wrapped.argv.items[0];
   _cleanup_free_ char *shown = escape_string(program);
   if (report->doing[0])
     return sb_fail(error, SB_CODE_UNSUPPORTED, report->errnum, "%s: %s", shown, report->doing);
-  if (runner->backend->enter)
+  if (runner->backend->entrance)
     runner->result->exit_code = report->errnum == ENOENT ? 127 : 126;
   return sb_fail(error, SB_CODE_NOT_FOUND, report->errnum, "cannot execute '%s'", shown);
 }

@@ -42,7 +42,7 @@ static int run(const struct invocation *invocation) {
   if (read_rules(invocation->operands[0], &rules, &error) < 0)
     return cli_report(&error);
   syscall(SYS_close_range, 3, ~0U, CLOSE_RANGE_CLOEXEC);
-  int result = landlock_confine(rules.data, rules.length, &doing);
+  int result = landlock_confine(&(struct landlock_blob){rules.data, rules.length}, &doing);
   if (result < 0) {
     sb_fail(&error, SB_CODE_UNSUPPORTED, -result, "%s", doing);
     return cli_report(&error);

@@ -401,7 +401,7 @@ static int outcome(attempt *tried, const struct landlock_blob *blob) {
   assert_true(pid >= 0);
   if (pid == 0) {
     const char *doing;
-    if (blob && landlock_confine(blob->data, blob->size, &doing) < 0)
+    if (blob && landlock_confine(blob, &doing) < 0)
       _exit(255);
     _exit(tried());
   }
@@ -443,7 +443,7 @@ static void test_torn_rules(void **state) {
     const char *doing;
     pid_t pid = fork();
     if (pid == 0)
-      _exit(landlock_confine(blob.data, size, &doing) == -EINVAL ? 0 : 1);
+      _exit(landlock_confine(&(struct landlock_blob){blob.data, size}, &doing) == -EINVAL ? 0 : 1);
     int status;
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
