@@ -24,7 +24,7 @@
 #include "core/path.h"
 #include "overlay/remove.h"
 
-enum { EARLY_PAUSE_MS = 20, EARLY_ROUNDS = 100 };
+enum { EARLY_PAUSE_MS = 20, EARLY_ROUNDS = 100, RUNNER_PAUSE_MS = 200 };
 #define PROBLEM_SIZE    64
 #define HIGH_DESCRIPTOR 200 /* above every number that a tool is told */
 
@@ -113,12 +113,17 @@ static void die_with_guard(const struct guard *guard) {
     _exit(127);
 }
 
-/* The guard cannot take it: it waits for our exec. */
+/* The guard cannot take it: it waits for our exec. If the runner dies, its end of the channel is
+ * closed, unless a thread of the same program started a guard at the same moment, which has it,
+ * too, and waits like ours. */
 static int await_prepared(const struct guard_input *input) {
   struct guard_message message;
-  ssize_t got;
-  while ((got = recv(input->channel, &message, sizeof message, 0)) < 0 && errno == EINTR)
-    ;
+  struct pollfd watched = {.fd = input->channel, .events = POLLIN};
+  while (poll(&watched, 1, RUNNER_PAUSE_MS) <= 0) {
+    if (kill(input->runner, 0) < 0 && errno == ESRCH)
+      return -ECANCELED;
+  }
+  ssize_t got = recv(input->channel, &message, sizeof message, 0);
   if (got != sizeof message || message.request != GUARD_PREPARED)
     return -ECANCELED; /* the runner is gone */
   return message.signal;
@@ -325,6 +330,7 @@ static void run_end_command(const struct guard *guard) {
 static _Noreturn void guard_main(const struct guard_input *input) {
   struct guard guard = {.input = input, .pid = getpid()};
   sigset_t set;
+  close(input->runner_channel);
   setsid();
   prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
   sigemptyset(&set);

@@ -38,11 +38,13 @@ struct guard_input {
   const struct limit_group *limits;
   const char *scratch; /* removed at the end; NULL: none was made */
   int channel;         /* SEQPACKET, the guard's end */
-  int descriptors[3];  /* for the tool; -1: as they are */
-  int terminal;        /* its controlling terminal, or -1 */
-  int status;          /* the pipe for wrapped->status_fd, or -1 */
-  int begun;           /* what the entrance began; or a negative errno */
-  sigset_t mask;       /* to be given back to the tool */
+  int runner_channel;  /* the runner's, open in the guard by the fork only */
+  pid_t runner;
+  int descriptors[3]; /* for the tool; -1: as they are */
+  int terminal;       /* its controlling terminal, or -1 */
+  int status;         /* the pipe for wrapped->status_fd, or -1 */
+  int begun;          /* what the entrance began; or a negative errno */
+  sigset_t mask;      /* to be given back to the tool */
 };
 
 /* Forks the guard. Returns its pid or a negative errno. */

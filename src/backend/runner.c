@@ -279,6 +279,8 @@ static int open_channels(struct runner *runner, struct guard_input *input, struc
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
     return sb_fail_errno(error, "making a socket pair");
   runner->channel = pair[0];
+  input->runner_channel = runner->channel;
+  input->runner = getpid();
   input->channel = ends->channel = pair[1];
   if (runner->wrapped.status_fd < 0)
     return 0;

@@ -94,6 +94,19 @@ def test_killed_at_any_moment(box, target):
     recover(box)
 
 
+def test_runner_killed_at_any_moment(box):
+    """With Landlock alone the command's process waits for the runner, which makes the rules."""
+    before, chance = set(children()), random.Random()
+    for _ in range(MOMENTS):
+        process = box.start(["sleep", "30"], options=["--backend", "landlock", "--weaken"],
+                            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        time.sleep(chance.uniform(0, WINDOW))
+        kill(process.pid)
+        process.wait(TIMEOUT)
+        assert not nothing_runs(before), nothing_runs(before)
+    recover(box)
+
+
 def running(box, argv=("sleep", "30"), **more):
     """A session whose command runs for sure."""
     process = box.start(["sh", "-c", 'echo ready; exec "$@"', "sh", *argv], stdout=subprocess.PIPE,
