@@ -22,10 +22,11 @@
 #include "core/cleanup.h"
 #include "net/netlink.h"
 
-#define LOOPBACK_INDEX 1 /* in every new network namespace */
-#define TABLE          "sandbox"
-#define CHAIN          "relay"
-#define RELAY_MARK     1
+#define LOOPBACK_INDEX   1 /* in every new network namespace */
+#define TABLE            "sandbox"
+#define CHAIN            "relay"
+#define RELAY_MARK       1
+#define TCP_FLAGS_OFFSET 13 /* in its header */
 /* In here no packet is ever lost and nothing needs pacing: where the machine's default is BBR, its
  * timers would take a third of the throughput. Every kernel has this one, for everybody. */
 #define CONGESTION "reno"
@@ -149,15 +150,33 @@ static void match_meta(struct netlink_buffer *buffer, uint32_t key, const void *
   add_compare(buffer, value, size);
 }
 
-static void match_payload(struct netlink_buffer *buffer, uint32_t base, uint32_t offset,
-                          const void *value, size_t size) {
+static void load_payload(struct netlink_buffer *buffer, uint32_t base, uint32_t offset,
+                         size_t size) {
   struct expression expression = begin_expression(buffer, "payload");
   netlink_put_number(buffer, NFTA_PAYLOAD_DREG, NFT_REG_1);
   netlink_put_number(buffer, NFTA_PAYLOAD_BASE, base);
   netlink_put_number(buffer, NFTA_PAYLOAD_OFFSET, offset);
   netlink_put_number(buffer, NFTA_PAYLOAD_LEN, (uint32_t)size);
   end_expression(buffer, expression);
+}
+
+static void match_payload(struct netlink_buffer *buffer, uint32_t base, uint32_t offset,
+                          const void *value, size_t size) {
+  load_payload(buffer, base, offset, size);
   add_compare(buffer, value, size);
+}
+
+static void match_tcp_flag(struct netlink_buffer *buffer, uint8_t flag) {
+  static const uint8_t nothing = 0;
+  load_payload(buffer, NFT_PAYLOAD_TRANSPORT_HEADER, TCP_FLAGS_OFFSET, sizeof flag);
+  struct expression expression = begin_expression(buffer, "bitwise");
+  netlink_put_number(buffer, NFTA_BITWISE_SREG, NFT_REG_1);
+  netlink_put_number(buffer, NFTA_BITWISE_DREG, NFT_REG_1);
+  netlink_put_number(buffer, NFTA_BITWISE_LEN, sizeof flag);
+  put_value(buffer, NFTA_BITWISE_MASK, &flag, sizeof flag);
+  put_value(buffer, NFTA_BITWISE_XOR, &nothing, sizeof nothing);
+  end_expression(buffer, expression);
+  add_compare(buffer, &flag, sizeof flag);
 }
 
 static void load(struct netlink_buffer *buffer, uint32_t into, const void *value, size_t size) {
@@ -191,8 +210,12 @@ static const struct rule {
   const uint8_t *to;
   uint16_t to_port; /* 0: left alone */
   unsigned when;
-  uint32_t mark; /* 0: any */
+  uint32_t mark;       /* 0: any */
+  uint8_t acknowledge; /* this bit of TCP's flags; 0: any */
 } rules[] = {
+    /* A connection that is under way has its socket; only who begins one must be led. First of all:
+     * this is every packet but one. */
+    {NFPROTO_INET, NULL, 0, IPPROTO_TCP, 0, NULL, 0, 0, 0, TH_ACK},
     /* what the relay sends itself */
     {NFPROTO_INET, NULL, 0, 0, 0, NULL, 0, ONLY_FULL, RELAY_MARK},
     /* whoever a question is for, we answer it; also without any resolv.conf: that means loopback */
@@ -241,6 +264,8 @@ static void add_rule(struct netlink_buffer *buffer, const struct rule *rule) {
     uint16_t port = htons(rule->port);
     match_payload(buffer, NFT_PAYLOAD_TRANSPORT_HEADER, 2, &port, sizeof port);
   }
+  if (rule->acknowledge)
+    match_tcp_flag(buffer, rule->acknowledge);
   if (rule->to_port)
     lead_to(buffer, rule);
   else
