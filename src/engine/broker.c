@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/magic.h>
 #include <linux/openat2.h>
 #include <signal.h>
 #include <stdio.h>
@@ -36,6 +37,8 @@ struct packet_header {
 
 struct state {
   int channel;
+  int gate; /* what the FUSE gate serves; -1: none */
+  bool gate_attached;
   struct powers powers;
 };
 
@@ -233,6 +236,113 @@ static int repeat(struct state *state, const struct packet_header *header, const
   return make_in_root(path, header->mask_count ? MADE_LINK : MADE_FOLDER, target);
 }
 
+/* ---- the root of a session whose gate is FUSE ---- */
+
+/* In our own namespace, where nobody walks: the kernel clones attached mounts alone. */
+static int attach_gate(struct state *state) {
+  if (state->gate_attached)
+    return 0;
+  int result = powers_stage(&state->powers);
+  if (result < 0)
+    return result;
+  _cleanup_close_ int target =
+      openat(state->powers.staging, "folder", O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  result = target < 0 ? -errno : mounts_attach(state->gate, target);
+  state->gate_attached = result == 0;
+  return result;
+}
+
+/* The name as the host has it, and the gate's part that stands for it. */
+struct likeness {
+  bool missing;
+  enum made made;
+  char target[PATH_MAX]; /* a link's */
+  int part;              /* -1: none, it is closed */
+};
+
+static int look_at_host(struct state *state, const char *path, struct likeness *ret_likeness) {
+  struct stat status;
+  int result = powers_go(&state->powers, IN_OWN);
+  *ret_likeness = (struct likeness){.part = -1};
+  if (result < 0)
+    return result;
+  ret_likeness->missing = lstat(path, &status) < 0;
+  if (ret_likeness->missing)
+    return errno == ENOENT ? 0 : -errno;
+  if (S_ISLNK(status.st_mode)) {
+    ssize_t length = readlink(path, ret_likeness->target, sizeof ret_likeness->target - 1);
+    ret_likeness->made = MADE_LINK;
+    return length < 0 ? -errno : 0;
+  }
+  ret_likeness->made = S_ISDIR(status.st_mode) ? MADE_FOLDER : MADE_FILE;
+  result = attach_gate(state);
+  if (result < 0)
+    return result;
+  ret_likeness->part = mounts_clone(state->gate, path + 1, AT_SYMLINK_NOFOLLOW);
+  return ret_likeness->part < 0 && ret_likeness->part != -EACCES ? ret_likeness->part : 0;
+}
+
+/* Nothing may be looked at that the gate would have to ask about: it would wait for us. */
+static uint64_t mount_of(int fd) {
+  struct statx status;
+  unsigned flags = AT_EMPTY_PATH | AT_STATX_DONT_SYNC;
+  return statx(fd, "", (int)flags, STATX_MNT_ID, &status) < 0 ? 0 : status.stx_mnt_id;
+}
+
+/* Is there a part of the gate, which can be taken away, or nothing but the root's own entry? */
+static int bare_likeness(const char *path) {
+  struct statfs mount;
+  _cleanup_close_ int there = mounts_open(path), above = mounts_open("/");
+  if (there < 0 || above < 0 || fstatfs(there, &mount) < 0)
+    return there < 0 ? there : above < 0 ? above : -errno;
+  if (mount_of(there) == mount_of(above))
+    return 0;
+  if (mount.f_type != FUSE_SUPER_MAGIC)
+    return -EBUSY;
+  close(steal_fd(&there));
+  return umount2(path, MNT_DETACH | UMOUNT_NOFOLLOW) < 0 ? -errno : 0;
+}
+
+static int take_likeness(int root, const char *path) {
+  struct stat status;
+  if (fstatat(root, path + 1, &status, AT_SYMLINK_NOFOLLOW) < 0)
+    return errno == ENOENT ? 0 : -errno;
+  int result = bare_likeness(path);
+  if (result == 0 && unlinkat(root, path + 1, S_ISDIR(status.st_mode) ? AT_REMOVEDIR : 0) < 0)
+    result = -errno;
+  return result;
+}
+
+/* As init made the others; see view.c. */
+static int put_likeness(int root, const char *path, const struct likeness *likeness) {
+  mode_t mode = likeness->part >= 0 && likeness->made == MADE_FOLDER ? 0755 : 0;
+  const char *name = path + 1;
+  int result = likeness->made == MADE_FOLDER ? mkdirat(root, name, mode)
+               : likeness->made == MADE_FILE ? mknodat(root, name, S_IFREG | mode, 0)
+                                             : symlinkat(likeness->target, root, name);
+  if (result < 0 || likeness->part < 0)
+    return result < 0 ? -errno : 0;
+  _cleanup_close_ int target = mounts_open(path);
+  return target < 0 ? target : mounts_attach(likeness->part, target);
+}
+
+static int follow(struct state *state, const char *path) {
+  struct likeness likeness;
+  int result =
+      state->gate < 0 || strchr(path + 1, '/') ? -EINVAL : look_at_host(state, path, &likeness);
+  if (result < 0)
+    return result;
+  _cleanup_close_ int part = likeness.part;
+  result = powers_go(&state->powers, IN_SESSION);
+  if (result < 0)
+    return result;
+  _cleanup_close_ int root = open_root();
+  if (root < 0)
+    return root;
+  result = take_likeness(root, path);
+  return result < 0 || likeness.missing ? result : put_likeness(root, path, &likeness);
+}
+
 static int grant(struct state *state, const struct packet_header *header, const char *path,
                  const char *masks) {
   _cleanup_close_ int tree = clone_approved(state, header, path, masks);
@@ -311,14 +421,15 @@ static void obey(struct state *state, const char *packet) {
                : header.kind == BROKER_REVOKE ? take_away(state, path)
                : header.kind == BROKER_REPEAT ? repeat(state, &header, path, masks)
                : header.kind == BROKER_FORGET ? forget(state, path, masks)
+               : header.kind == BROKER_FOLLOW ? follow(state, path)
                                               : -ENOSYS;
   answer(state, result, -1);
 }
 
-static _Noreturn void broker_main(int channel, int user_ns, int mount_ns) {
+static _Noreturn void broker_main(int channel, const struct broker_input *input) {
   static char packet[PACKET_LIMIT];
-  struct state state = {.channel = channel};
-  const int kept[] = {channel, user_ns, mount_ns};
+  struct state state = {.channel = channel, .gate = input->gate};
+  const int kept[] = {channel, input->user_ns, input->mount_ns, input->gate};
   prctl(PR_SET_NAME, "sandbox-broker");
   umask(0);
   setsid(); /* Ctrl-C is not meant for us: the monitor's end is ours */
@@ -326,7 +437,7 @@ static _Noreturn void broker_main(int channel, int user_ns, int mount_ns) {
   int null = open("/dev/null", O_RDWR | O_CLOEXEC);
   for (int fd = 0; fd < 3; fd++)
     dup2(null, fd);
-  if (powers_enter(&state.powers, user_ns, mount_ns, 0) < 0)
+  if (powers_enter(&state.powers, input->user_ns, input->mount_ns, 0) < 0)
     _exit(1);
   for (;;) {
     ssize_t got = recv(channel, packet, sizeof packet, 0);
@@ -340,14 +451,14 @@ static _Noreturn void broker_main(int channel, int user_ns, int mount_ns) {
 
 /* ---- the monitor's side ---- */
 
-int broker_start(struct broker *broker, int user_ns, int mount_ns, struct sb_error *error) {
+int broker_start(struct broker *broker, const struct broker_input *input, struct sb_error *error) {
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0)
     return sb_fail_errno(error, "creating the line to the broker");
   pid_t pid = fork();
   if (pid == 0) {
     close(ends[0]);
-    broker_main(ends[1], user_ns, mount_ns);
+    broker_main(ends[1], input);
   }
   close(ends[1]);
   if (pid < 0) {

@@ -24,6 +24,8 @@ enum broker_kind {
   BROKER_REPEAT, /* a folder or link of the host is made at `path` in the session's empty root */
   BROKER_FORGET, /* a link that was made so, with this text, goes away */
   BROKER_LIST,   /* copies the names in the folder at `path`; the reply carries the copy */
+  BROKER_FOLLOW, /* the host has changed the name `path` in "/": the session's root gets its
+                    likeness */
   BROKER_OPEN,   /* opens the file at `path` through a read-only clone; the reply carries it */
 };
 
@@ -49,8 +51,13 @@ struct broker_request {
                             /* REPEAT, FORGET: one string, the link's text; NULL: a folder */
 };
 
-/* Starts it: user_ns and mount_ns are the session's; neither is kept. */
-int broker_start(struct broker *broker, int user_ns, int mount_ns, struct sb_error *error);
+struct broker_input {
+  int user_ns, mount_ns; /* the session's */
+  int gate;              /* all that the FUSE gate serves, attached nowhere; -1: none */
+};
+
+/* Starts it. The descriptors stay the caller's. */
+int broker_start(struct broker *broker, const struct broker_input *input, struct sb_error *error);
 void broker_end(struct broker *broker);
 
 /* Hands over a request; one at a time. 0 or a negative errno. */

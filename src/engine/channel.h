@@ -24,8 +24,8 @@ enum message_kind {
   MESSAGE_PUBLISH,  /* carries the user and network namespaces, for published ports */
   MESSAGE_DRIVER,   /* carries the user and network namespaces and sockets of the latter (routes,
                        netfilter), for the network driver */
-  MESSAGE_GATE,     /* carries the gate's device or listener, the mount and user namespaces, and the
-                       pid namespace (FUSE) or the root (seccomp notify) */
+  MESSAGE_GATE,     /* carries the gate's device or listener, the mount namespace, and the pid
+                       namespace and the whole of the gate (FUSE) or the root (seccomp notify) */
   MESSAGE_CONNECTS, /* carries the listener that calls of connect(2) wait for: the connector's.
                        Comes with the next */
   MESSAGE_STARTED,  /* the exec succeeded; value: pid inside; if idle, carries /proc and /tmp. Not

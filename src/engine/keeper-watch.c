@@ -156,6 +156,12 @@ bool watch_folder(struct keeping *keeping, const char *folder) {
   return result == 0;
 }
 
+void watch_root(struct keeping *keeping) {
+  keeping->root_changed = true;
+  if (root_is_followed(keeping) && powers_go(&keeping->powers, IN_OWN) == 0)
+    (void)add(keeping, "/", OF_NAMES); /* then new names in it are not seen, which harms nobody */
+}
+
 /* ---- events ---- */
 
 static void mark_below(struct keeping *keeping, const char *path) {
@@ -187,6 +193,8 @@ static void on_name(struct keeping *keeping, const struct watch *watch, const ch
   STRV_FOREACH (folder, &watch->paths) {
     char path[PATH_MAX];
     size_t length = strlen(*folder), rest = strlen(name);
+    if (length == 1 && root_is_followed(keeping))
+      root_tell(keeping, name);
     if (length + rest + 2 > sizeof path)
       continue; /* longer than anybody can open it */
     length -= (*folder)[length - 1] == '/';

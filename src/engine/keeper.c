@@ -226,6 +226,7 @@ static void look_everywhere(struct keeping *keeping) {
     keeping->list.names[i].dirty = true;
   if (keeping->walk_at_ns == 0)
     keeping->walk_at_ns = keeping_now_ns() + keeping->walk_pause_ns;
+  keeping->root_changed = true;
   keeping->lost = false;
 }
 
@@ -275,6 +276,8 @@ static void work(struct keeping *keeping) {
     look_everywhere(keeping);
   check_names(keeping);
   check_appeared(keeping);
+  if (keeping->root_changed)
+    root_compare(keeping);
   if (keeping->walk_at_ns && keeping_now_ns() >= keeping->walk_at_ns) {
     keeping->walk_at_ns = 0;
     walk(keeping, 0);
@@ -317,10 +320,12 @@ static _Noreturn void keep(struct keeping *keeping) {
   if (result < 0)
     keeping_tell(keeping, KEEPER_FAILED, -result, "");
   watch_open(keeping);
+  watch_root(keeping);
   look_everywhere(keeping);
   check_names(keeping);
   walk(keeping, 1); /* where names appear most; the rest later */
   keeping->walk_at_ns = keeping_now_ns() + WALK_AFTER_NS;
+  root_compare(keeping);
   keeping_tell(keeping, KEEPER_READY, 0, "");
   for (;;)
     work(keeping);

@@ -30,6 +30,7 @@ enum keeper_kind {
   KEEPER_HIDDEN,      /* a secret's name appeared and is hidden now */
   KEEPER_MADE_FOLDER, /* a protected name vanished: there is a placeholder now */
   KEEPER_MADE_FILE,
+  KEEPER_ROOT,    /* the host has, or had, the name `path` in "/", and the session's root may not */
   KEEPER_POLLS,   /* no watch could be had: changes are noticed later; errnum says why */
   KEEPER_BOUNDED, /* more folders than are watched: late secrets below `path` are not noticed */
   KEEPER_FAILED,  /* `path` is not as it should be, and cannot be made so */

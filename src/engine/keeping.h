@@ -31,6 +31,7 @@ struct keeping {
   struct strv late;       /* those that were hidden so far */
   size_t link_count;      /* what was hidden behind links */
   bool writers;           /* some names are open for writing, and should not be for long */
+  bool root_changed;      /* the host's "/" may have names that the session's has not */
   bool lost;              /* the kernel dropped events: look at everything */
   bool walked;            /* every tree was, as a whole */
   uint64_t walk_at_ns;    /* when the trees are walked (again); 0: not at all */
@@ -57,6 +58,9 @@ void watch_name(struct keeping *keeping, struct kept_name *name);
 /* Watches a folder for names that patterns hide; false if it is not one, or too many are. */
 bool watch_folder(struct keeping *keeping, const char *folder);
 
+/* Watches the host's "/" for all that appears in it, if the session's follows. */
+void watch_root(struct keeping *keeping);
+
 /* Reads what happened and marks what has to be looked at. */
 void watch_read(struct keeping *keeping);
 
@@ -75,3 +79,12 @@ int renew_check_writers(struct keeping *keeping, struct kept_name *name);
 
 /* The same for a path that a pattern hides. */
 int renew_late(struct keeping *keeping, const char *path);
+
+/* ---- the root (keeper-root.c) ---- */
+
+/* Is the session's one to which names are added? */
+bool root_is_followed(const struct keeping *keeping);
+
+/* The monitor is to look at a name in "/"; or at each that the session's root has not. */
+void root_tell(const struct keeping *keeping, const char *name);
+void root_compare(struct keeping *keeping);

@@ -306,8 +306,7 @@ static void close_namespaces(struct view *view) {
 }
 
 static int open_namespaces(struct view *view) {
-  static const char *const names[] = {"/proc/self/ns/mnt", "/proc/self/ns/user",
-                                      "/proc/self/ns/pid"};
+  static const char *const names[] = {"/proc/self/ns/mnt", "/proc/self/ns/pid"};
   for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
     view->namespaces[i] = open(names[i], O_RDONLY | O_CLOEXEC);
     if (view->namespaces[i] < 0)
@@ -317,17 +316,17 @@ static int open_namespaces(struct view *view) {
 }
 
 /* The monitor serves the gate, and the broker makes mounts in our namespaces later. */
-static int hand_over_gate(struct view *view, int trigger, int last) {
-  const int fds[] = {trigger, view->namespaces[0], view->namespaces[1], last};
+static int hand_over_gate(struct view *view, const int *fds, size_t count) {
   struct message message = {.kind = MESSAGE_GATE};
-  int result = fd_send(view->channel, fds, ARRAY_SIZE(fds), &message, sizeof message);
+  int result = fd_send(view->channel, fds, count, &message, sizeof message);
   close_namespaces(view);
   return result;
 }
 
 int view_hand_over_listener(struct view *view, int listener) {
   _cleanup_close_ int owned = listener; /* no copy may stay: its death is how the end shows */
-  int result = hand_over_gate(view, owned, view->entered);
+  const int fds[] = {owned, view->namespaces[0], view->entered};
+  int result = hand_over_gate(view, fds, ARRAY_SIZE(fds));
   close(steal_fd(&view->entered));
   return result;
 }
@@ -349,7 +348,7 @@ static int apply_link(struct view *view, const struct operation *operation) {
 }
 
 /* The device must be opened here: the kernel wants it from the user namespace that mounts. */
-static int mount_fuse(struct view *view) {
+static int mount_fuse(int *ret_device) {
   char number[16], user[16], group[16];
   _cleanup_close_ int device = open("/dev/fuse", O_RDWR | O_NONBLOCK | O_CLOEXEC);
   if (device < 0)
@@ -362,12 +361,11 @@ static int mount_fuse(struct view *view) {
                                       {"user_id", user},
                                       {"group_id", group},
                                       {"allow_other", NULL}};
-  _cleanup_close_ int mount =
+  int mount =
       new_filesystem("fuse", options, ARRAY_SIZE(options), MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
-  if (mount < 0)
-    return mount;
-  int result = hand_over_gate(view, device, view->namespaces[2]);
-  return result < 0 ? result : steal_fd(&mount);
+  if (mount >= 0)
+    *ret_device = steal_fd(&device);
+  return mount;
 }
 
 /* Beside the root and never in it: only parts of it are shown there. The kernel clones attached
@@ -382,6 +380,14 @@ static int keep_gate(struct view *view, int *mount) {
   return result;
 }
 
+/* With a copy of the whole, which is attached nowhere: the broker takes from it what the host adds
+ * to its root later. */
+static int hand_over_fuse(struct view *view, int device) {
+  _cleanup_close_ int whole = mounts_clone(view->gate, "", 0);
+  const int fds[] = {device, view->namespaces[0], view->namespaces[1], whole};
+  return whole < 0 ? whole : hand_over_gate(view, fds, ARRAY_SIZE(fds));
+}
+
 /* The root is a tmpfs in either case, for the kernel passes through it on every path, and one that
  * is served costs as much as the filter of system calls. */
 static int apply_gate(struct view *view, const struct operation *operation) {
@@ -389,9 +395,12 @@ static int apply_gate(struct view *view, const struct operation *operation) {
   int result = open_namespaces(view);
   if (result < 0 || view->plan->gate == GATE_NOTIFY)
     return result < 0 ? result : apply_empty_root(view);
-  _cleanup_close_ int mount = mount_fuse(view);
+  _cleanup_close_ int device = -1;
+  _cleanup_close_ int mount = mount_fuse(&device);
   result = mount < 0 ? mount : apply_empty_root(view);
-  return result < 0 ? result : keep_gate(view, &mount);
+  if (result == 0)
+    result = keep_gate(view, &mount);
+  return result < 0 ? result : hand_over_fuse(view, device);
 }
 
 /* A name that the gate refuses to show is there, and closed. */
@@ -600,7 +609,7 @@ int view_begin(struct view *view, const struct plan *base, struct start_report *
                         .gate = -1,
                         .masks = -1,
                         .entered = -1,
-                        .namespaces = {-1, -1, -1}};
+                        .namespaces = {-1, -1}};
   view->host = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
   if (view->host < 0)
     return report_failure(report, STEP_PRIVATE, -errno);

@@ -16,7 +16,7 @@ struct view {
   int gate;            /* the file system that the monitor serves; -1: none */
   int entered;         /* the same, kept for the monitor if the gate is seccomp notify */
   int masks;           /* what masks are cloned from when the old root is gone; -1: none */
-  int namespaces[3];   /* mount, user and pid, for the gate by seccomp notify; -1: none */
+  int namespaces[2];   /* mount and pid, for the gate; -1: none */
   bool awaits_network; /* init is not in the session's network namespace yet */
   bool inside;         /* the old root is gone */
   bool sealed;         /* the private tmpfs has become read-only; clones of it now are, too */

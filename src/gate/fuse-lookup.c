@@ -67,9 +67,17 @@ struct fuse_entry_param fuse_entry_of(struct fuse_gate *fuse, struct node *node,
   return entry;
 }
 
+/* The broker, which follows what the host does to its root: it wants to know how it is now. Nobody
+ * else looks names up there from outside. */
+static bool follows_host(fuse_req_t request, const struct node *parent) {
+  return fuse_req_ctx(request)->pid == 0 && parent && !parent->parent;
+}
+
 static void reply_entry(struct fuse_gate *fuse, fuse_req_t request, struct node *node,
                         const char *path) {
   struct fuse_entry_param entry = fuse_entry_of(fuse, node, path);
+  if (follows_host(request, node->parent) && !node->fixed)
+    entry.entry_timeout = 0;
   fuse_reply_entry(request, &entry);
 }
 
@@ -203,8 +211,9 @@ static void reply_found(struct fuse_gate *fuse, fuse_req_t request, struct node 
 }
 
 /* Remembered by the kernel: a compiler looks for its tools in every folder of $PATH, each time. */
-static void reply_missing(fuse_req_t request) {
-  struct fuse_entry_param nothing = {.entry_timeout = FOLDER_SECONDS};
+static void reply_missing(fuse_req_t request, const struct node *parent) {
+  struct fuse_entry_param nothing = {.entry_timeout =
+                                         follows_host(request, parent) ? 0 : FOLDER_SECONDS};
   fuse_reply_entry(request, &nothing);
 }
 
@@ -212,9 +221,10 @@ void fuse_op_lookup(fuse_req_t request, fuse_ino_t parent, const char *name) {
   struct fuse_gate *fuse = fuse_gate_of(request);
   struct node *node;
   char path[PATH_MAX];
-  int result = nodes_lookup(fuse->nodes, fuse_node_of(fuse, parent), name, &node);
+  struct node *above = fuse_node_of(fuse, parent);
+  int result = nodes_lookup(fuse->nodes, above, name, &node);
   if (result == -ENOENT) {
-    reply_missing(request);
+    reply_missing(request, above);
     return;
   }
   if (result < 0) {

@@ -1,9 +1,16 @@
-/* What is allowed once and needs the object itself: to speak to a socket, to watch a file. A
+/* What FUSE alone cannot do for a call, and a process that holds the caller can; see hand-back.h.
+ *
+ * What is allowed once and needs the object itself: to speak to a socket, to watch a file. A
  * stand-in makes the call on the caller's descriptor; the caller's own fails in its walk, and is
- * handed the result (see hand-back.h). Nothing of the object is to be seen in the session. */
+ * handed the result. Nothing of the object is to be seen in the session.
+ *
+ * A write to a folder right below "/" that was granted. It holds a lock that mounting needs, so it
+ * must be over before; but no look-up comes to us in which its second walk could wait for the
+ * mount. So it fails, waits outside of the kernel, and begins anew. */
 #include <errno.h>
 #include <poll.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/epoll.h>
 #include <sys/pidfd.h>
 #include <unistd.h>
@@ -12,13 +19,21 @@
 #include "core/cleanup.h"
 #include "gate/fuse.h"
 #include "gate/hand-back.h"
+#include "gate/quiet.h"
 
 struct standing {
   struct standing *next;
   struct fuse_gate *fuse;
   struct stand_in stand_in;
   struct held *held; /* NULL: it is answered, and the result is being handed in */
+  char *mounted;     /* begins anew when this is mounted; else NULL */
+  bool refused;      /* it will not be mounted */
 };
+
+bool fuse_must_begin_anew(const struct held *held) {
+  const struct node *above = held->node->parent;
+  return held->waiting.holds_lock && above && !above->parent;
+}
 
 bool fuse_stands_in(const struct held *held) {
   return held->call == CALL_QUIET && held->waiting.needs_mount &&
@@ -57,6 +72,7 @@ static void standing_free(struct standing *standing) {
   if (standing->stand_in.result >= 0)
     epoll_ctl(fuse->events, EPOLL_CTL_DEL, standing->stand_in.result, NULL);
   stand_in_end(&standing->stand_in);
+  free(standing->mounted);
   free(standing);
   if (fuse->standing)
     return;
@@ -66,7 +82,21 @@ static void standing_free(struct standing *standing) {
 
 /* ---- the calls ---- */
 
-static int start(struct held *held, struct standing *standing) {
+static int repeat(struct held *held, struct standing *standing) {
+  struct stand_in_call call = {
+      .target.thread = gate_outer_thread(held->fuse->gate, fuse_req_ctx(held->request)->pid)};
+  if (quiet_arguments(call.target.thread, call.arguments) < 0)
+    return -EACCES;
+  standing->mounted = xstrdup(held->waiting.request.path);
+  return stand_in_repeat(&standing->stand_in, &call);
+}
+
+/* Who cannot be held walks again as others do, and may find that it was too early. */
+static int error_of(const struct held *held, int result) {
+  return fuse_must_begin_anew(held) ? ESTALE : -result;
+}
+
+static int replace(struct held *held, struct standing *standing) {
   struct fuse_gate *fuse = held->fuse;
   int object = nodes_fd(fuse->nodes, held->node);
   if (object < 0)
@@ -74,26 +104,27 @@ static int start(struct held *held, struct standing *standing) {
   _cleanup_close_ int process = pidfd_open(held->waiting.request.pid, 0);
   if (process < 0)
     return -EACCES;
-  int result = stand_in_start(&standing->stand_in, &held->in_its_place, process, object,
-                              STAND_IN_HANDS_BACK);
+  return stand_in_start(&standing->stand_in, &held->in_its_place, process, object,
+                        STAND_IN_HANDS_BACK);
+}
+
+static int start(struct held *held, int (*begin)(struct held *held, struct standing *standing)) {
+  struct fuse_gate *fuse = held->fuse;
+  int result = need_events(fuse);
+  if (result < 0)
+    return -EACCES;
+  struct standing *standing = xcalloc(1, sizeof *standing);
+  *standing = (struct standing){
+      .next = fuse->standing, .fuse = fuse, .stand_in = STAND_IN_NONE, .held = held};
+  fuse->standing = held->standing = standing;
+  result = begin(held, standing);
   return result < 0 ? result : add_event(fuse, standing->stand_in.result);
 }
 
 void fuse_stand_in(struct held *held) {
-  struct fuse_gate *fuse = held->fuse;
-  struct standing *standing;
-  int result = need_events(fuse);
+  int result = start(held, fuse_stands_in(held) ? replace : repeat);
   if (result < 0) {
-    fuse_reply_err(held->request, EACCES);
-    held_free(held);
-    return;
-  }
-  standing = xcalloc(1, sizeof *standing);
-  *standing = (struct standing){fuse->standing, fuse, STAND_IN_NONE, held};
-  fuse->standing = held->standing = standing;
-  result = start(held, standing);
-  if (result < 0) {
-    fuse_reply_err(held->request, -result);
+    fuse_reply_err(held->request, error_of(held, result));
     held_free(held);
     return;
   }
@@ -111,8 +142,8 @@ static void answer(struct standing *standing) {
   struct held *held = standing->held;
   long result = stand_in_result(&standing->stand_in);
   fuse_req_interrupt_func(held->request, NULL, NULL);
-  fuse_reply_err(held->request, result < 0 ? (int)-result : HAND_BACK_ERROR);
-  if (result >= 0) {
+  fuse_reply_err(held->request, result < 0 ? error_of(held, (int)result) : HAND_BACK_ERROR);
+  if (result >= 0 && !standing->refused) {
     standing->held = NULL;
     held->standing = NULL;
   }
@@ -128,6 +159,20 @@ void fuse_serve_stand_ins(struct fuse_gate *fuse) {
     if (standing->held)
       answer(standing);
     else
+      standing_free(standing);
+  }
+}
+
+/* Whoever waits for it may go on, or has to live with the error. */
+void fuse_mounted(struct fuse_gate *fuse, const char *path, bool mounted) {
+  for (struct standing *standing = fuse->standing, *next; standing; standing = next) {
+    next = standing->next;
+    if (!standing->mounted || strcmp(standing->mounted, path) != 0)
+      continue;
+    standing->refused = !mounted;
+    if (mounted)
+      stand_in_go_on(&standing->stand_in);
+    else if (!standing->held)
       standing_free(standing);
   }
 }

@@ -97,6 +97,10 @@ static void on_done(struct waiting *waiting, enum outcome outcome) {
     serve_once(held);
     return;
   }
+  if (outcome == OUTCOME_RETRY && fuse_must_begin_anew(held)) {
+    fuse_stand_in(held);
+    return;
+  }
   if (outcome == OUTCOME_SERVE && waiting->request.want == WANT_WRITE) {
     fuse_reply_err(held->request, EROFS); /* nothing is ever written through here */
   } else if (outcome == OUTCOME_SERVE) {
@@ -395,6 +399,7 @@ static void trigger_granted(struct gate *gate, const char *path, bool mounted) {
   for (; node; node = node->parent)
     node->fixed = true;
   fuse_unpark(fuse, path);
+  fuse_mounted(fuse, path, mounted);
 }
 
 static void trigger_refresh(struct gate *gate, const char *path) {

@@ -121,9 +121,12 @@ void fuse_op_releasedir(fuse_req_t request, fuse_ino_t number, struct fuse_file_
 
 /* ---- fuse-once.c ---- */
 
-/* Is this a call that can be made in its place? Then it is; and it is answered and freed. */
+/* Is this a call that can be made in its place, or one that has to begin anew when its folder is
+ * mounted? Then it is; and it is answered and freed. */
 bool fuse_stands_in(const struct held *held);
+bool fuse_must_begin_anew(const struct held *held);
 void fuse_stand_in(struct held *held);
+void fuse_mounted(struct fuse_gate *fuse, const char *path, bool mounted);
 void fuse_forget_stand_in(struct held *held);
 void fuse_serve_stand_ins(struct fuse_gate *fuse);
 void fuse_end_stand_ins(struct fuse_gate *fuse);

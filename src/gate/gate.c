@@ -134,9 +134,10 @@ static int need_broker(struct gate *gate) {
   if (gate->broker.channel >= 0)
     return 0;
   _cleanup_error_ struct sb_error error = {0};
-  return broker_start(&gate->broker, gate->config.user_ns, gate->config.mount_ns, &error) < 0
-             ? -EAGAIN
-             : 0;
+  const struct broker_input input = {.user_ns = gate->config.user_ns,
+                                     .mount_ns = gate->config.mount_ns,
+                                     .gate = gate->config.whole};
+  return broker_start(&gate->broker, &input, &error) < 0 ? -EAGAIN : 0;
 }
 
 static void send_next(struct gate *gate) {
@@ -456,6 +457,26 @@ void gate_forget_link(struct gate *gate, const char *path, const char *target) {
   add_job(gate, job);
 }
 
+/* What the session has of its own, or has been granted, stays as it is. */
+static bool is_native(const struct gate *gate, const char *path) {
+  const struct plan *plan = gate->config.plan;
+  for (size_t i = 0; i < plan->operation_count; i++) {
+    if (plan->operations[i].kind >= OPERATION_LINK && strcmp(plan->operations[i].path, path) == 0)
+      return true;
+  }
+  return gate_leads_to_mount(gate, path);
+}
+
+void gate_follow(struct gate *gate, const char *path) {
+  if (gate->config.whole < 0 || is_native(gate, path))
+    return;
+  for (const struct grant_job *job = gate->jobs; job; job = job->next) {
+    if (job->request.kind == BROKER_FOLLOW && !job->sent && strcmp(job->path, path) == 0)
+      return;
+  }
+  add_job(gate, new_job(BROKER_FOLLOW, path, 0));
+}
+
 void gate_open(struct gate *gate, struct waiting *waiting) {
   enum broker_kind kind = waiting->request.folder ? BROKER_LIST : BROKER_OPEN;
   struct grant_job *job = new_job(kind, waiting->request.path, 0);
@@ -581,6 +602,8 @@ void gate_renew(struct gate *gate, const char *path) {
   if (strv_contains(&gate->granted, copy))
     take_back(gate, copy, NULL);
   gate->trigger->refresh(gate, copy);
+  if (!strchr(copy + 1, '/'))
+    gate_follow(gate, copy);
 }
 
 static bool stop_serving(struct gate *gate, const char *path) {
@@ -659,6 +682,8 @@ void gate_free(struct gate *gate) {
   close(gate->config.user_ns);
   if (gate->config.pid_ns >= 0)
     close(gate->config.pid_ns);
+  if (gate->config.whole >= 0)
+    fd_abandon(gate->config.whole);
   if (gate->config.root >= 0)
     close(gate->config.root);
   strv_clear(&gate->mounts);

@@ -33,6 +33,7 @@ struct gate_config {
   int trigger; /* the FUSE device, or the seccomp listener */
   int mount_ns, user_ns;
   int pid_ns; /* FUSE; else -1 */
+  int whole;  /* FUSE: all that the gate serves, from "/" on, attached nowhere; else -1 */
   /* What the session's own processes are about to use. */
   const struct announced_path *announced;
   int root; /* seccomp notify: the workload's root; else -1 */
@@ -49,6 +50,9 @@ void gate_serve(struct gate *gate, const struct pollfd watched[GATE_WATCH_COUNT]
 
 /* True if gate_serve has to be called now and then although nothing is to be polled. */
 bool gate_wants_look(const struct gate *gate);
+
+/* The host has changed a name in "/": the session's root follows, if the name is the gate's. */
+void gate_follow(struct gate *gate, const char *path);
 
 /* Takes an approved tree away again: new opens meet the gate, once gate_is_revoking() says no. What
  * is open stays open. Returns false if nothing of that name was granted in this session. */

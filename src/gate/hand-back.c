@@ -3,7 +3,6 @@
 
 #include <elf.h>
 #include <errno.h>
-#include <stdbool.h>
 #include <stddef.h>
 #include <sys/ptrace.h>
 #include <sys/uio.h>
@@ -25,6 +24,7 @@ int hand_back_prepare(pid_t thread) {
 /* 32-bit programs have other registers, and a smaller set of them. */
 #if defined(__x86_64__)
 #define RESULT offsetof(struct user_regs_struct, rax)
+#define AGAIN  (-513) /* ERESTARTNOINTR: the kernel looks for it after this stop */
 
 static void replace_result(pid_t thread, long value) {
   errno = 0;
@@ -32,34 +32,62 @@ static void replace_result(pid_t thread, long value) {
   if (errno == 0 && (int)result == -HAND_BACK_ERROR)
     (void)ptrace(PTRACE_POKEUSER, thread, RESULT, value);
 }
+
+static void repeat_call(pid_t thread, uint64_t first) {
+  (void)first; /* the kernel keeps it */
+  replace_result(thread, AGAIN);
+}
 #elif defined(__aarch64__)
-static void replace_result(pid_t thread, long value) {
+#define INSTRUCTION 4
+
+static void change(pid_t thread, uint64_t value, uint64_t back) {
   struct user_regs_struct registers;
   struct iovec place = {&registers, sizeof registers};
   if (ptrace(PTRACE_GETREGSET, thread, NT_PRSTATUS, &place) < 0 ||
       place.iov_len != sizeof registers || (int)registers.regs[0] != -HAND_BACK_ERROR)
     return;
-  registers.regs[0] = (unsigned long long)value;
+  registers.regs[0] = value;
+  registers.pc -= back;
   (void)ptrace(PTRACE_SETREGSET, thread, NT_PRSTATUS, &place);
+}
+
+static void replace_result(pid_t thread, long value) {
+  change(thread, (uint64_t)value, 0);
+}
+
+/* The kernel has looked for its own error before this stop, and the argument is overwritten. */
+static void repeat_call(pid_t thread, uint64_t first) {
+  change(thread, first, INSTRUCTION);
 }
 #else
 #error "which register holds the result of a system call?"
 #endif
 
-/* The stop that was asked for comes before any signal is taken. */
-static bool has_stopped(int status) {
-  return WIFSTOPPED(status) && status >> 16 == PTRACE_EVENT_STOP;
+static void let_go(pid_t thread, int signal) {
+  (void)trace(PTRACE_DETACH, thread, (unsigned long)signal);
 }
 
-void hand_back_finish(pid_t thread, long value) {
+bool hand_back_wait(pid_t thread) {
   int status;
   pid_t got;
   do
     got = waitpid(thread, &status, __WALL);
   while (got < 0 && errno == EINTR);
   if (got != thread || !WIFSTOPPED(status))
-    return; /* it is dead */
-  if (has_stopped(status))
-    replace_result(thread, value);
-  (void)trace(PTRACE_DETACH, thread, has_stopped(status) ? 0 : (unsigned long)WSTOPSIG(status));
+    return false;
+  /* The stop that was asked for comes before any signal is taken. */
+  if (status >> 16 == PTRACE_EVENT_STOP)
+    return true;
+  let_go(thread, WSTOPSIG(status));
+  return false;
+}
+
+void hand_back_value(pid_t thread, long value) {
+  replace_result(thread, value);
+  let_go(thread, 0);
+}
+
+void hand_back_again(pid_t thread, uint64_t first) {
+  repeat_call(thread, first);
+  let_go(thread, 0);
 }

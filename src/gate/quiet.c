@@ -175,3 +175,11 @@ bool quiet_has_descriptor(pid_t thread) {
          (doing.number == SYS_newfstatat && doing.arguments[3] & AT_EMPTY_PATH) ||
          (doing.number == SYS_statx && doing.arguments[2] & AT_EMPTY_PATH);
 }
+
+int quiet_arguments(pid_t thread, uint64_t ret_arguments[6]) {
+  struct doing doing;
+  int result = read_call(thread, &doing);
+  if (result == 0)
+    memcpy(ret_arguments, doing.arguments, sizeof doing.arguments);
+  return result;
+}

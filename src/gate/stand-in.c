@@ -146,8 +146,24 @@ static _Noreturn void work(const struct task *task, int result_fd) {
   fd_close_others(kept, ARRAY_SIZE(kept));
   long result = attempt(task, hold);
   ssize_t told = write(result_fd, &result, sizeof result);
-  if (hold > 0 && result >= 0 && told == sizeof result)
-    hand_back_finish(hold, result);
+  if (hold > 0 && result >= 0 && told == sizeof result && hand_back_wait(hold))
+    hand_back_value(hold, result);
+  _exit(0);
+}
+
+static _Noreturn void hold(const struct stand_in_call *call, int line) {
+  pid_t thread = call->target.thread;
+  char word;
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  prctl(PR_SET_NAME, "sandbox-again");
+  fd_close_others(&line, 1);
+  long result = hand_back_begin(thread);
+  if (result == 0)
+    result = hand_back_prepare(thread);
+  ssize_t told = write(line, &result, sizeof result);
+  /* Whoever does not say that it may go on leaves it the error. */
+  if (result == 0 && told == sizeof result && hand_back_wait(thread) && read(line, &word, 1) == 1)
+    hand_back_again(thread, call->arguments[0]);
   _exit(0);
 }
 
@@ -182,6 +198,26 @@ int stand_in_start(struct stand_in *stand_in, const struct stand_in_call *call, 
   close(ends[0]);
   *stand_in = STAND_IN_NONE;
   return -EACCES;
+}
+
+int stand_in_repeat(struct stand_in *stand_in, const struct stand_in_call *call) {
+  int ends[2];
+  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0)
+    return -errno;
+  pid_t pid = fork();
+  if (pid == 0)
+    hold(call, ends[1]);
+  close(ends[1]);
+  *stand_in = (struct stand_in){.pid = pid, .result = ends[0]};
+  if (pid > 0)
+    return 0;
+  close(ends[0]);
+  *stand_in = STAND_IN_NONE;
+  return -EAGAIN;
+}
+
+void stand_in_go_on(const struct stand_in *stand_in) {
+  (void)send(stand_in->result, "", 1, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
 void stand_in_end(struct stand_in *stand_in) {

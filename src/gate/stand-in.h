@@ -43,6 +43,11 @@ enum stand_in_return {
 int stand_in_start(struct stand_in *stand_in, const struct stand_in_call *call, int process,
                    int object, enum stand_in_return how);
 
+/* Makes the call itself begin anew, which has to fail with HAND_BACK_ERROR when the result has come
+ * (0 or a negative errno). It waits, without any lock of the kernel's, until stand_in_go_on. */
+int stand_in_repeat(struct stand_in *stand_in, const struct stand_in_call *call);
+void stand_in_go_on(const struct stand_in *stand_in);
+
 /* What the call returned: the value or a negative errno. One that hands back goes on then: it is
  * over when there is something to be read again. */
 long stand_in_result(const struct stand_in *stand_in);

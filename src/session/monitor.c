@@ -5,8 +5,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/nsfs.h>
 #include <poll.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/random.h>
 #include <sys/signalfd.h>
@@ -241,8 +243,9 @@ static void on_gate(struct monitor *monitor, int *fds) {
       .decisions = monitor->supervision.decisions,
       .trigger = fds[0],
       .mount_ns = fds[1],
-      .user_ns = fds[2],
+      .user_ns = ioctl(fds[1], NS_GET_USERNS),
       .pid_ns = -1,
+      .whole = fds[3],
       .root = -1,
       .announced = &monitor->request->report->announced,
       .services = {.prepare = upkeep_prepare,
@@ -250,7 +253,7 @@ static void on_gate(struct monitor *monitor, int *fds) {
                    .taken = upkeep_taken,
                    .context = monitor},
   };
-  *(config.plan->gate == GATE_NOTIFY ? &config.root : &config.pid_ns) = fds[3];
+  *(config.plan->gate == GATE_NOTIFY ? &config.root : &config.pid_ns) = fds[2];
   memset(fds, -1, FD_PASS_LIMIT * sizeof *fds);
   if (gate_new(&config, &monitor->gate, &error) < 0)
     monitor->over = true; /* without it nothing of the session could go on */

@@ -122,6 +122,10 @@ static void on_report(struct monitor *monitor, const struct keeper_report *repor
   case KEEPER_MADE_FILE:
     on_made(monitor, report->path, placeholder_content(monitor, report->path));
     return;
+  case KEEPER_ROOT:
+    if (monitor->gate)
+      gate_follow(monitor->gate, report->path);
+    return;
   case KEEPER_POLLS:
   case KEEPER_BOUNDED:
     on_weaker(monitor, report);

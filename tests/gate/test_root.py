@@ -1,0 +1,189 @@
+"""Names right below "/": the session's root is a file system of its own, and follows the host's."""
+
+import os
+import shutil
+import uuid
+
+import pytest
+
+import gates
+import sessions
+from gates import files, lines
+
+WAIT = "until ls -A / | grep -qx {0}; do sleep 0.02; done; "
+GONE = "while ls -A / | grep -qx {0}; do sleep 0.02; done; "
+
+
+class Top:
+    """A name in the host's root, of this test alone."""
+
+    def __init__(self, box):
+        self.box, self.name = box, f"sandbox-test-{uuid.uuid4().hex[:8]}"
+        self.path = f"/{self.name}"
+
+    def folder(self):
+        os.mkdir(self.path)
+        self.box.identity.own(self.path)
+        self.box.identity.file(f"{self.path}/file", "content of the file\n")
+        self.box.identity.file(f"{self.path}/other", "content of the other\n")
+
+    def file(self, text="content\n"):
+        self.box.identity.file(f"{self.path}.new", text)
+        os.rename(f"{self.path}.new", self.path)
+
+    def remove(self):
+        for path in (self.path, f"{self.path}.new"):
+            if os.path.isdir(path) and not os.path.islink(path):
+                shutil.rmtree(path)
+            elif os.path.lexists(path):
+                os.unlink(path)
+
+
+@pytest.fixture
+def top(box):
+    made = Top(box)
+    yield made
+    made.remove()
+
+
+def shell(box, gate, script, answer, **more):
+    """A session that has run for a while, with nobody's name in its root."""
+    it = gates.Session(box, gate, ["/bin/sh", "-c", f"touch ready; {script}"], answer, **more)
+    assert sessions.eventually(lambda: os.path.exists(box.path("ready")))
+    return it
+
+
+def allow(*paths):
+    return lambda event: gates.approve() if event["path"] in paths else gates.deny()
+
+
+def test_a_folder_that_the_host_makes(box, gate, top):
+    """It is there, as gated as any other. The control: before, it is not."""
+    script = f"ls {top.path} || echo missing; touch asked; {WAIT.format(top.name)}" \
+             f"cat {top.path}/file {top.path}/other; stat -c %F {top.path}"
+    with shell(box, gate, script, allow(f"{top.path}/file", f"{top.path}/file")) as it:
+        assert sessions.eventually(lambda: os.path.exists(box.path("asked")))
+        if gate == "notify":
+            pytest.skip("its root lists what was used, no more: test_a_name_that_is_made_early")
+        top.folder()
+        result = it.finish()
+    assert lines(result) == ["missing", "content of the file", "directory"], (result, it.asked)
+    assert sorted(it.asked) == [("read", f"{top.path}/file"), ("read", f"{top.path}/other")]
+
+
+def test_a_name_that_is_made_early(box, gate, top):
+    """Before anybody watches, or a moment after."""
+    with gates.Session(box, gate, ["/bin/sh", "-c",
+                                   f"until cat {top.path}/file 2>/dev/null; do sleep 0.05; done"],
+                       allow(f"{top.path}/file")) as it:
+        top.folder()
+        assert lines(it.finish()) == ["content of the file"], it.asked
+
+
+def test_what_becomes_of_a_name(box, gate, top):
+    """A file, another one in its place, a link, a folder, nothing."""
+    if gate == "notify":
+        pytest.skip("its root lists what was used, no more")
+    steps = [top.file, lambda: top.file("more\n"), None, top.folder, None]
+    looks = [WAIT + "cat /{0}", "until cat /{0} | grep more; do sleep 0.02; done",
+             GONE, WAIT + "cat /{0}/other", GONE]
+    script = "; ".join(f"{look.format(top.name)}; touch step{number}"
+                       for number, look in enumerate(looks)).replace("; ;", ";")
+    with shell(box, gate, script, lambda event: gates.approve()) as it:
+        for number, step in enumerate(steps):
+            step() if step else top.remove()
+            assert sessions.eventually(lambda: os.path.exists(box.path(f"step{number}"))), number
+        assert lines(it.finish()) == ["content", "more", "content of the other"], it.asked
+
+
+def test_a_link_that_the_host_makes(box, gate, top, ground):
+    if gate == "notify":
+        pytest.skip("its root lists what was used, no more")
+    script = WAIT.format(top.name) + f"readlink {top.path}; cat {top.path}/file; touch step; " \
+        + GONE.format(top.name)
+    with shell(box, gate, script, allow(f"{ground}/file")) as it:
+        os.symlink(ground, top.path)
+        assert sessions.eventually(lambda: os.path.exists(box.path("step")))
+        top.remove()
+        assert lines(it.finish()) == [ground, "content of the file"], it.asked
+
+
+@pytest.mark.escape
+def test_what_policy_hides_stays_hidden(box, gate, top):
+    """A name that comes later, and is read outside."""
+    box.identity.file(box.home("hides.yaml"),
+                      f"version: 1\nfilesystem: {{hide: ['{top.path}', '{top.path}/**']}}\n")
+    script = "touch ready; for i in $(seq 15); do cat {0}/file {0}; sleep 0.02; done".format(top.path)
+    with gates.Session(box, gate, ["/bin/sh", "-c", script], lambda event: gates.approve(),
+                       options=["--policy", box.home("hides.yaml")]) as it:
+        assert sessions.eventually(lambda: os.path.exists(box.path("ready")))
+        top.folder()
+        assert lines(box.plain(["/bin/cat", f"{top.path}/file"])) == ["content of the file"]
+        result = it.finish()
+    assert result.stdout == "" and not it.asked, (result, it.asked)
+
+
+def test_what_is_granted_stays_when_the_host_removes_it(box, gate, top):
+    """As what is open stays open. The session goes on."""
+    top.folder()
+    script = f"cd {top.path} && cat file && touch {box.path('step')}; " \
+             f"until [ -e {box.path('go')} ]; do sleep 0.02; done; echo on"
+    with shell(box, gate, script, lambda event: gates.approve(tree=top.path)) as it:
+        assert sessions.eventually(lambda: os.path.exists(box.path("step")))
+        top.remove()
+        top.folder()
+        box.identity.file(box.path("go"), "")
+        assert lines(it.finish()) == ["content of the file", "on"], it.asked
+
+
+def test_many_names_at_once(box, gate, top):
+    """More than are asked for at a time; the session is none the worse."""
+    if gate == "notify":
+        pytest.skip("its root lists what was used, no more")
+    script = f"until [ $(ls -A / | grep -c ^{top.name}) = 200 ]; do sleep 0.02; done; touch step; " \
+             f"until [ $(ls -A / | grep -c ^{top.name}) = 0 ]; do sleep 0.02; done; echo none"
+    with shell(box, gate, script, lambda event: gates.deny()) as it:
+        names = [f"{top.path}-{number}" for number in range(200)]
+        try:
+            for name in names:
+                os.mkdir(name)
+            assert sessions.eventually(lambda: os.path.exists(box.path("step")))
+        finally:
+            for name in names:
+                os.rmdir(name)
+        assert lines(it.finish()) == ["none"]
+
+
+@pytest.mark.escape
+def test_a_socket_there_meets_nobody_unless_it_is_asked_about(box, gate, top):
+    """The FUSE gate hears nothing of such a call; see docs/GATE.md. The control: outside it is spoken to."""
+    argv = [files(box), "connect", top.path]
+    with gates.listening(box, top.path):
+        assert lines(box.plain(argv)) == ["connect ok"]
+        inside, asked = gates.run(box, gate, argv, lambda event: gates.deny())
+    assert lines(inside) == [f"connect {'EACCES' if asked else 'ECONNREFUSED'}"], (inside, asked)
+
+
+# ---- writing right below them ----
+
+@pytest.mark.parametrize("way", ["mkdir", "bind", "create", "exclusive", "symlink", "mkfifo"])
+def test_a_write_right_below_such_a_name_waits(box, gate, top, way):
+    """The call itself goes on when the folder is there, also one that the kernel does not repeat."""
+    box.identity.file(box.home("writes.yaml"), "version: 1\nfilesystem: {ask_writes: true}\n")
+    top.folder()
+    argv = [files(box), way, f"{top.path}/first", way, f"{top.path}/second"]
+    inside, asked = gates.run(box, gate, argv, lambda event: gates.approve(),
+                              options=["--policy", box.home("writes.yaml")])
+    assert lines(inside) == [f"{way} ok"] * 2 and len(asked) == 1, (inside, asked)
+    assert {"first", "second"} <= set(os.listdir(top.path))
+
+
+@pytest.mark.parametrize("way", ["mkdir", "bind"])
+def test_a_write_there_that_is_denied(box, gate, top, way):
+    box.identity.file(box.home("writes.yaml"), "version: 1\nfilesystem: {ask_writes: true}\n")
+    top.folder()
+    inside, asked = gates.run(box, gate, [files(box), way, f"{top.path}/made"],
+                              lambda event: gates.deny(),
+                              options=["--policy", box.home("writes.yaml")])
+    assert lines(inside) == [f"{way} EACCES"] and len(asked) == 1, (inside, asked)
+    assert "made" not in os.listdir(top.path)
