@@ -16,7 +16,6 @@
 #include "net/proxy-http.h"
 #include "net/upstream.h"
 
-#define READ_MS         30000 /* for a proxy request to be complete */
 #define RESOLVE_MS      15000
 #define RECORD_MS       15000
 #define CONNECT_MS      30000
@@ -69,6 +68,13 @@ void flow_send_withdrawals(struct relay *relay) {
   }
 }
 
+void relay_withdraw(struct relay *relay, uint32_t question) {
+  struct withdrawal *withdrawal = xcalloc(1, sizeof *withdrawal);
+  *withdrawal = (struct withdrawal){.next = relay->withdrawals, .id = question};
+  relay->withdrawals = withdrawal;
+  flow_send_withdrawals(relay);
+}
+
 static void withdraw(struct flow *flow) {
   struct relay *relay = flow->relay;
   if (flow->state == FLOW_RESOLVING)
@@ -81,10 +87,7 @@ static void withdraw(struct flow *flow) {
     if (other != flow && other->state == FLOW_ASKING && other->question == flow->question)
       return; /* somebody else still waits for it */
   }
-  struct withdrawal *withdrawal = xcalloc(1, sizeof *withdrawal);
-  *withdrawal = (struct withdrawal){.next = relay->withdrawals, .id = flow->question};
-  relay->withdrawals = withdrawal;
-  flow_send_withdrawals(relay);
+  relay_withdraw(relay, flow->question);
 }
 
 void flow_close(struct flow *flow, bool reset) {
@@ -351,7 +354,7 @@ static void ask(struct flow *flow) {
   struct sockaddr_storage peer;
   socklen_t size = sizeof peer;
   struct link_message message = {
-      .kind = LINK_ASK, .id = ++relay->last_question, .port = flow->port};
+      .kind = LINK_ASK, .id = ++relay->last_question, .port = flow->port, .stream = true};
   if (getpeername(flow->client.watch.fd, (struct sockaddr *)&peer, &size) == 0)
     message.client = address_from_sockaddr(&peer, &message.client_port);
   strcpy(message.host, flow->host);
@@ -470,7 +473,8 @@ static void read_request(struct flow *flow) {
  * asked about we cannot wait to see, for the question would stay when its program has been killed.
  */
 static bool is_gone(const struct flow *flow, uint32_t events) {
-  return (events & (EPOLLHUP | EPOLLERR)) || ((events & EPOLLRDHUP) && flow->state == FLOW_ASKING);
+  bool asked_about = flow->state == FLOW_ASKING || questions_wait(flow);
+  return (events & (EPOLLHUP | EPOLLERR)) || ((events & EPOLLRDHUP) && asked_about);
 }
 
 /* Nobody is there whom anything could be passed on to. The error itself may have been told to a
@@ -492,7 +496,10 @@ static void on_client(struct watch *watch, uint32_t events) {
     read_request(flow);
     return;
   case FLOW_QUESTIONS:
-    questions_read_stream(flow);
+    if (questions_wait(flow) && is_gone(flow, events))
+      flow_close(flow, true);
+    else
+      questions_read_stream(flow);
     return;
   case FLOW_RELAYING:
     pump(flow);

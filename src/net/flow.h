@@ -10,6 +10,7 @@
 #include "net/resolve.h"
 
 #define HEAD_LIMIT 65536 /* of a proxy request */
+#define READ_MS    30000 /* for a proxy request or a DNS message to be complete */
 
 enum flow_kind {
   FLOW_LED,     /* led here by the rules; it knows nothing of us */
@@ -102,7 +103,8 @@ struct relay {
   struct recording *recordings;   /* that the monitor has not answered yet */
   struct missing *missing;        /* names that were just answered with "no such name" */
   unsigned asked_count;           /* questions that are being looked into */
-  struct asked *unasked;          /* those of them that wait for the monitor's no */
+  struct asked *waiting;          /* those of them that wait for the monitor's word */
+  struct approved *approved;      /* names that somebody has just allowed */
   struct watch openings;          /* to a driver's minder */
   struct asked *opening;          /* those that wait for it; the oldest first */
   unsigned openings_sent;         /* that it has not answered yet */
@@ -121,6 +123,7 @@ void flow_fail(struct flow *flow, const char *format, ...) __attribute__((format
 void flow_close(struct flow *flow, bool reset);
 void reset_on_close(int fd);
 void flow_send_withdrawals(struct relay *relay);
+void relay_withdraw(struct relay *relay, uint32_t question); /* nobody waits for its answer */
 void flow_moved_in(struct relay *relay, int client, int server, struct ledger_line *line);
 bool flow_set_host(struct flow *flow, const char *text, size_t length);
 
@@ -193,7 +196,9 @@ void pings_tick(struct relay *relay, uint64_t now);
 
 /* questions.c: DNS */
 void questions_forget(struct flow *flow);
+bool questions_wait(const struct flow *flow); /* somebody is asked about its question */
 void questions_answered(struct relay *relay, const struct link_message *message);
 void questions_opened(struct relay *relay, uint32_t id, bool done);
+void questions_tick(struct relay *relay, uint64_t now);
 void questions_read_datagrams(struct relay *relay, int fd);
 void questions_read_stream(struct flow *flow);

@@ -7,7 +7,7 @@
 enum link_kind {
   /* relay → monitor */
   LINK_READY,    /* confined and at work */
-  LINK_ASK,      /* policy does not know the host: what shall it be? Port 0: its name alone */
+  LINK_ASK,      /* policy does not know the host: what shall it be? Port 0: every one */
   LINK_WITHDRAW, /* nobody waits for that answer any more */
   LINK_RECORD,   /* the first connection to a host and port: write it down before it is made */
   LINK_DENIED,   /* refused; count: how many since the last of these */
@@ -23,7 +23,8 @@ struct link_message {
   uint32_t kind, id, count;
   uint16_t port, client_port;
   uint8_t allowed;
-  struct address client;     /* the asking socket's own name inside: whose is it? */
+  uint8_t stream;            /* the asking socket's kind … */
+  struct address client;     /* … and own name inside: whose is it? */
   char host[HOST_NAME_SIZE]; /* a name or a literal address */
   char reason[REASON_SIZE];
 };

@@ -9,39 +9,9 @@
 
 #include "core/alloc.h"
 #include "core/cleanup.h"
-#include "net/dns.h"
-#include "net/drivers/openings.h"
-#include "net/flow.h"
-#include "net/guard.h"
+#include "net/questions-private.h"
 
-#define QUESTION_SIZE    1024
-#define ASKED_LIMIT      1024 /* at the same time */
-#define ROUND_LIMIT      64   /* datagrams before others have their turn */
-#define OPENINGS_AT_ONCE 64
-
-/* Where an answer goes. */
-struct asker {
-  struct relay *relay;
-  struct flow *flow; /* by TCP, or NULL */
-  int fd;            /* by UDP */
-  struct sockaddr_storage from;
-  socklen_t from_length;
-  struct address to; /* whom it asked: the answer comes from there */
-};
-
-/* A question that waits for an answer from outside, for the monitor's word, or for addresses to be
- * opened. */
-struct asked {
-  struct asked *next; /* of those that wait for the monitor, or for a driver's minder */
-  uint32_t id;
-  struct address addresses[RESOLVE_LIMIT]; /* real ones, while they are opened */
-  size_t address_count;
-  uint32_t ttl, classes;
-  bool sent; /* the minder knows */
-  struct asker asker;
-  uint8_t message[QUESTION_SIZE];
-  size_t length;
-};
+#define ROUND_LIMIT 64 /* datagrams before others have their turn */
 
 /* ---- sending ---- */
 
@@ -84,8 +54,8 @@ static void send_stream(struct flow *flow, const uint8_t *bytes, size_t length) 
   end_write(&flow->client, &flow->server, bytes, length);
 }
 
-static void send_reply(struct asker *asker, const struct dns_question *question,
-                       const struct dns_reply *reply) {
+void send_reply(struct asker *asker, const struct dns_question *question,
+                const struct dns_reply *reply) {
   uint8_t bytes[DNS_ANSWER_SIZE];
   size_t length = dns_write(question, reply, bytes);
   if (asker->flow) {
@@ -115,7 +85,7 @@ struct missing {
   unsigned next;
 };
 
-static void note_missing(struct relay *relay, const char *name) {
+void note_missing(struct relay *relay, const char *name) {
   if (!relay->missing)
     relay->missing = xcalloc(1, sizeof *relay->missing);
   unsigned at = relay->missing->next++ % MISSING_LIMIT;
@@ -160,7 +130,7 @@ static void reply_loopback(struct asker *asker, const struct dns_question *quest
   reply_with(asker, question, &v4, &v6);
 }
 
-static void reply_synthetic(struct asker *asker, const struct dns_question *question) {
+void reply_synthetic(struct asker *asker, const struct dns_question *question) {
   struct relay *relay = asker->relay;
   unsigned number = names_add(relay->names, question->name);
   struct address v4 = names_v4(number), v6 = names_v6(number);
@@ -183,235 +153,44 @@ static void reply_reverse(struct asker *asker, const struct dns_question *questi
   send_reply(asker, question, &reply);
 }
 
-static void reply_code(struct asker *asker, const struct dns_question *question,
-                       enum dns_code code) {
+void reply_code(struct asker *asker, const struct dns_question *question, enum dns_code code) {
   if (code == DNS_NO_SUCH_NAME)
     note_missing(asker->relay, question->name);
   send_reply(asker, question, &(struct dns_reply){.code = code});
 }
 
-static void reply_refused(struct asker *asker, const struct dns_question *question,
-                          const char *reason) {
+void reply_refused(struct asker *asker, const struct dns_question *question, const char *reason,
+                   bool asked) {
   asker->relay->input->ledger->denied_questions++;
   note_missing(asker->relay, question->name);
-  relay_note_denied(asker->relay, &(struct refusal){.host = question->name, .reason = reason});
+  relay_note_denied(asker->relay,
+                    &(struct refusal){.host = question->name, .reason = reason, .asked = asked});
   send_reply(asker, question, &(struct dns_reply){.code = DNS_NO_SUCH_NAME, .blocked = true});
 }
 
 static void reply_denied(struct asker *asker, const struct dns_question *question,
                          const struct host_rule *rule) {
   reply_refused(asker, question,
-                rule ? rule->written : "not in network.allow: the name was not looked up");
+                rule ? rule->written : "not in network.allow: the name was not looked up", false);
 }
 
-/* ---- names that nobody can allow ---- */
+/* ---- looking outside ---- */
 
-static const struct dns_reply unasked_reply = {.code = DNS_NO_SUCH_NAME, .blocked = true};
+struct asked *asked_new(const struct asker *asker, const uint8_t *message, size_t length) {
+  struct asked *asked = xcalloc(1, sizeof *asked);
+  asked->asker = *asker;
+  asked->length = length;
+  memcpy(asked->message, message, length);
+  asker->relay->asked_count++;
+  return asked;
+}
 
-static void free_asked(struct asked *asked) {
+void asked_free(struct asked *asked) {
   if (asked->asker.flow)
     asked->asker.flow->asked = NULL;
   asked->asker.relay->asked_count--;
   free(asked);
 }
-
-/* Until it has looked whose question it is: a program that hears "no" may be gone. */
-static void wait_for_monitor(const struct asker *asker, uint32_t id, const uint8_t *message,
-                             size_t length) {
-  struct relay *relay = asker->relay;
-  struct asked *asked = xcalloc(1, sizeof *asked);
-  asked->next = relay->unasked;
-  asked->id = id;
-  asked->asker = *asker;
-  asked->length = length;
-  memcpy(asked->message, message, length);
-  relay->asked_count++;
-  relay->unasked = asked;
-}
-
-/* The monitor would say no to a connection: better that the name does not exist, which a program
- * believes at once, than a reset, which some try again for minutes. The first time it is asked all
- * the same, so that it is told and written down as every such denial is. */
-static void reply_unasked(struct asker *asker, const struct dns_question *question,
-                          const uint8_t *bytes, size_t length) {
-  struct relay *relay = asker->relay;
-  const struct ledger_line *line =
-      ledger_find(relay->input->ledger, question->name, 0, false, UNASKED);
-  struct link_message message = {.kind = LINK_ASK, .id = ++relay->last_question};
-  strcpy(message.host, question->name);
-  if (!asker->flow)
-    message.client = address_from_sockaddr(&asker->from, &message.client_port);
-  bool told = line && line->connections == 0 &&
-              send(relay->line.fd, &message, sizeof message, MSG_NOSIGNAL | MSG_DONTWAIT) > 0;
-  relay->input->ledger->denied_questions++;
-  note_missing(relay, question->name);
-  relay_note_denied(relay,
-                    &(struct refusal){.host = question->name, .reason = UNASKED, .asked = told});
-  if (told && !asker->flow && relay->asked_count < ASKED_LIMIT)
-    wait_for_monitor(asker, message.id, bytes, length);
-  else
-    send_reply(asker, question, &unasked_reply);
-}
-
-void questions_answered(struct relay *relay, const struct link_message *message) {
-  struct asked **link = &relay->unasked;
-  while (*link && (*link)->id != message->id)
-    link = &(*link)->next;
-  struct asked *asked = *link;
-  if (!asked)
-    return;
-  *link = asked->next;
-  struct dns_question question;
-  (void)dns_read(asked->message, asked->length, &question); /* it was read before */
-  if (message->allowed)                                     /* somebody came in between */
-    reply_synthetic(&asked->asker, &question);
-  else
-    send_reply(&asked->asker, &question, &unasked_reply);
-  free_asked(asked);
-}
-
-/* ---- real addresses, for a driver ---- */
-
-/* Whether there is a port at which the packet filter could let it pass. What the guard keeps is not
- * opened, but a rule that lists it lets it through all the same. */
-static bool may_be_answered(const struct relay *relay, const struct dns_question *question,
-                            const struct address *address, char ret_reason[REASON_SIZE]) {
-  const struct host_rules *rules = relay->input->rules;
-  struct address unmapped = address_unmapped(address);
-  if (unmapped.family != address->family) {
-    snprintf(ret_reason, REASON_SIZE, "leads to an IPv4 address in the form of IPv6");
-    return false; /* a program would use IPv4, which was not asked for */
-  }
-  for (size_t i = 0; i < rules->allow_count; i++) {
-    const struct host_rule *rule = &rules->allow[i];
-    if (rule->kind == HOST_NETWORK && address_within(address, &rule->network, rule->bits) &&
-        guard_allows(rules, question->name, address, rule->first_port, ret_reason))
-      return true;
-  }
-  return guard_allows(rules, question->name, address, 0, ret_reason);
-}
-
-static bool is_of_type(const struct address *address, uint16_t type) {
-  return address->family == 6 ? type == DNS_TYPE_AAAA : type == DNS_TYPE_A || type == DNS_TYPE_ANY;
-}
-
-static void reply_real(struct asked *asked, const struct dns_question *question, bool opened) {
-  struct asker asker = asked->asker;
-  struct dns_reply reply = {.code = opened ? DNS_OK : DNS_SERVER_FAILURE,
-                            .addresses = asked->addresses,
-                            .address_count = opened ? asked->address_count : 0,
-                            .ttl = asked->ttl};
-  send_reply(&asker, question, &reply);
-  free_asked(asked);
-}
-
-static bool send_opening(struct asked *asked) {
-  struct relay *relay = asked->asker.relay;
-  uint32_t seconds = asked->ttl > OPENING_SHORTEST ? asked->ttl : OPENING_SHORTEST;
-  struct opening opening = {.id = ++relay->last_question,
-                            .classes = asked->classes,
-                            .seconds = seconds + OPENING_GRACE,
-                            .count = (uint32_t)asked->address_count};
-  memcpy(opening.addresses, asked->addresses, sizeof opening.addresses);
-  asked->id = opening.id;
-  asked->sent = send(relay->openings.fd, &opening, sizeof opening, MSG_NOSIGNAL | MSG_DONTWAIT) > 0;
-  relay->openings_sent += asked->sent;
-  return asked->sent;
-}
-
-/* No more at a time than certainly fit into the line, there and back; the others wait here. */
-static void send_openings(struct relay *relay) {
-  for (struct asked *at = relay->opening; at; at = at->next) {
-    if (!at->sent && (relay->openings_sent >= OPENINGS_AT_ONCE || !send_opening(at)))
-      return;
-  }
-}
-
-static void ask_to_open(struct asked *asked) {
-  struct relay *relay = asked->asker.relay;
-  struct asked **last = &relay->opening;
-  while (*last)
-    last = &(*last)->next;
-  *last = asked;
-  send_openings(relay);
-}
-
-/* Keeps those that are asked for and may be answered. False: there were some, and none may be. */
-static bool choose_addresses(struct asked *asked, const struct dns_question *question,
-                             const struct resolved *resolved, char ret_reason[REASON_SIZE]) {
-  size_t usable = 0;
-  for (size_t i = 0; i < resolved->count; i++) {
-    const struct address *address = &resolved->addresses[i];
-    if (!may_be_answered(asked->asker.relay, question, address, ret_reason))
-      continue;
-    usable++;
-    if (is_of_type(address, question->type))
-      asked->addresses[asked->address_count++] = *address;
-  }
-  return usable > 0 || resolved->count == 0;
-}
-
-/* What becomes of the connections is not known here; that the name was found is. */
-static void note_found(const struct asked *asked, const char *name) {
-  struct relay *relay = asked->asker.relay;
-  struct host_decision decision = host_rules_name(relay->input->rules, name, 0);
-  struct ledger_line *line =
-      ledger_find(relay->input->ledger, name, 0, true,
-                  decision.rule ? decision.rule->written : "network.mode: full");
-  if (!line)
-    return;
-  line->connections++;
-  for (size_t i = 0; i < asked->address_count; i++)
-    ledger_lead(relay->input->ledger, line, &asked->addresses[i]);
-}
-
-/* The packet filter knows the addresses before the workload does. */
-static void answer_real(struct asked *asked, const struct dns_question *question,
-                        const struct resolved *resolved) {
-  struct relay *relay = asked->asker.relay;
-  struct asker asker = asked->asker;
-  char reason[REASON_SIZE] = "";
-  if (!choose_addresses(asked, question, resolved, reason)) {
-    reply_refused(&asker, question, reason);
-    free_asked(asked);
-    return;
-  }
-  asked->classes = port_classes_of(&relay->classes, relay->input->rules, question->name);
-  note_found(asked, question->name);
-  asked->ttl = resolved->ttl < OPENING_TTL_MOST ? resolved->ttl : OPENING_TTL_MOST;
-  if (asked->address_count == 0 || asked->classes == 0)
-    reply_real(asked, question, true);
-  else
-    ask_to_open(asked);
-}
-
-static void unlink_opening(struct relay *relay, const struct asked *asked) {
-  struct asked **link = &relay->opening;
-  while (*link && *link != asked)
-    link = &(*link)->next;
-  if (*link)
-    *link = asked->next;
-}
-
-void questions_opened(struct relay *relay, uint32_t id, bool done) {
-  struct asked *asked = relay->opening;
-  struct dns_question question;
-  while (asked && !(asked->sent && asked->id == id))
-    asked = asked->next;
-  if (asked)
-    unlink_opening(relay, asked);
-  relay->openings_sent--;
-  send_openings(relay);
-  if (!asked)
-    return; /* whoever asked has gone */
-  struct flow *flow = asked->asker.flow;
-  (void)dns_read(asked->message, asked->length, &question); /* it was read before */
-  reply_real(asked, &question, done);
-  if (flow)
-    questions_read_stream(flow);
-}
-
-/* ---- looking outside ---- */
 
 static void on_resolved(void *context, const struct resolved *resolved) {
   struct asked *asked = context;
@@ -431,9 +210,13 @@ static void on_resolved(void *context, const struct resolved *resolved) {
     reply_synthetic(&asker, &question);
   else
     reply_code(&asker, &question, codes[resolved->status]);
-  free_asked(asked);
+  asked_free(asked);
   if (asker.flow)
     questions_read_stream(asker.flow);
+}
+
+void asked_look_outside(struct asked *asked, const char *name) {
+  resolver_ask(asked->asker.relay->resolver, name, on_resolved, asked);
 }
 
 static void look_outside(struct asker *asker, const struct dns_question *question,
@@ -442,20 +225,17 @@ static void look_outside(struct asker *asker, const struct dns_question *questio
     reply_code(asker, question, DNS_SERVER_FAILURE);
     return;
   }
-  struct asked *asked = xcalloc(1, sizeof *asked);
-  asked->asker = *asker;
-  asked->length = length;
-  memcpy(asked->message, message, length);
-  asker->relay->asked_count++;
+  struct asked *asked = asked_new(asker, message, length);
   if (asker->flow)
     asker->flow->asked = asked;
-  resolver_ask(asker->relay->resolver, question->name, on_resolved, asked);
+  asked_look_outside(asked, question->name);
 }
 
 void questions_forget(struct flow *flow) {
   resolver_withdraw(flow->relay->resolver, flow->asked);
-  unlink_opening(flow->relay, flow->asked);
-  free_asked(flow->asked);
+  unlink_opening(flow->asked);
+  unlink_waiting(flow->asked);
+  asked_free(flow->asked);
 }
 
 static void answer(struct asker *asker, const uint8_t *message, size_t length) {
@@ -491,6 +271,8 @@ static void answer(struct asker *asker, const uint8_t *message, size_t length) {
     reply_denied(asker, &question, decision.rule);
   else if (!known && relay->input->ledger->nobody_to_ask)
     reply_unasked(asker, &question, message, length);
+  else if (!known && relay->openings.fd >= 0)
+    reply_when_asked(asker, &question, message, length);
   else if (!known || relay->input->upstream.kind != UPSTREAM_NONE)
     reply_synthetic(asker, &question); /* nobody outside is asked before somebody says yes */
   else

@@ -165,7 +165,7 @@ static int watch_openings(struct relay *relay) {
   relay->openings = (struct watch){.fd = relay->input->openings, .ready = on_opened};
   if (relay->openings.fd < 0)
     return 0;
-  if (port_classes_new(relay->input->rules, &relay->classes) < 0)
+  if (port_classes_new(relay->input->rules, relay->input->may_ask, &relay->classes) < 0)
     return -E2BIG;
   return loop_add_level(&relay->loop, &relay->openings, EPOLLIN);
 }
@@ -211,7 +211,7 @@ static int next_timeout(struct relay *relay) {
     return 0;
   int wait = resolver_timeout(relay->resolver);
   bool ticking = relay->flows || relay->associations || relay->pings || relay->withdrawals ||
-                 !relay->listening;
+                 relay->waiting || !relay->listening;
   if (ticking && (wait < 0 || wait > TICK_MS))
     wait = TICK_MS;
   return wait;
@@ -229,6 +229,7 @@ static void work(struct relay *relay) {
       flow_tick(relay, now);
       datagrams_tick(relay, now);
       pings_tick(relay, now);
+      questions_tick(relay, now);
       flow_send_withdrawals(relay);
       if (!relay->listening)
         set_listening(relay, true); /* try again; it stops by itself */

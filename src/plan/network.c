@@ -44,17 +44,25 @@ static void append_name_servers(struct text *text, const struct network_settings
   }
 }
 
+/* A person who is asked about a name takes longer than a name server does. As long as the C library
+ * lets one wait; our resolver itself always answers. The last line holds. */
+static void append_patience(struct text *text, const struct network_settings *network) {
+  if (network->driver && network->resolves && network->may_ask)
+    text_append(text, "options timeout:30 attempts:5\n");
+}
+
 static char *resolver_text(const struct network_settings *network) {
   struct text text = {0};
   _cleanup_free_ char *outside = NULL;
   append_name_servers(&text, network);
   if (file_read_at(AT_FDCWD, RESOLVER_FILE, RESOLVER_FILE_LIMIT, &outside, NULL) < 0)
-    return text_steal(&text);
+    outside = xstrdup("");
   char *rest = NULL;
   for (char *line = strtok_r(outside, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
     if (is_kept_line(line))
       text_appendf(&text, "%s\n", line);
   }
+  append_patience(&text, network);
   return text_steal(&text);
 }
 
@@ -160,8 +168,7 @@ static void read_name_servers(const char *path, struct network_settings *network
   }
 }
 
-static void find_name_servers(struct compiler *compiler) {
-  struct network_settings *network = &compiler->plan->network;
+static void find_name_servers(struct network_settings *network) {
   const char *offered = network->driver->resolver;
   if (offered) {
     network->name_server_count =
@@ -171,7 +178,26 @@ static void find_name_servers(struct compiler *compiler) {
   read_name_servers(RESOLVER_FILE, network);
   if (network->name_server_count == 0)
     read_name_servers(UPSTREAM_FILE, network);
-  if (network->name_server_count == 0)
+}
+
+/* Whoever lists a name server wants programs to ask that one. */
+static bool is_name_server_listed(const struct network_settings *network) {
+  for (size_t i = 0; i < network->name_server_count; i++) {
+    if (host_rules_list_address(network->rules, &network->name_servers[i], 53))
+      return true;
+  }
+  return false;
+}
+
+/* Who answers: we, if names are to be judged, or the driver's name servers. */
+static void choose_resolver(struct compiler *compiler) {
+  struct network_settings *network = &compiler->plan->network;
+  find_name_servers(network);
+  network->resolves = host_rules_have_names(network->rules) ||
+                      (network->may_ask && !is_name_server_listed(network));
+  if (network->resolves)
+    network->name_server_count = 0;
+  else if (network->name_server_count == 0)
     strv_addf(&compiler->plan->warnings,
               "network.driver %s: the name server is on the host's loopback, where the driver does "
               "not lead: names are not found inside. network.driver: slirp4netns or auto ask it",
@@ -186,16 +212,14 @@ static int plan_driver(struct compiler *compiler, struct sb_error *error) {
             network->driver->name);
     return sb_hint(error, "remove http_proxy and socks_proxy, or use network.driver: auto");
   }
-  if (egress_check(network->rules, network->driver->name, error) < 0 ||
+  if (egress_check(network->rules, network->may_ask, network->driver->name, error) < 0 ||
       net_driver_check(network->driver, error) < 0 ||
       six_check(network->driver, network->rules, error) < 0)
     return -1;
   const char *lacking = net_driver_lacks(network->driver);
   if (lacking)
     strv_addf(&compiler->plan->warnings, "network.driver %s: %s", network->driver->name, lacking);
-  network->resolves = host_rules_have_names(network->rules);
-  if (!network->resolves)
-    find_name_servers(compiler);
+  choose_resolver(compiler);
   strv_addf(&compiler->plan->notes, "network: a plain IP stack by %s, filtered by %s",
             network->driver->name,
             network->resolves ? "address and by what names lead to" : "address");
@@ -216,9 +240,9 @@ int compile_network(struct compiler *compiler, struct sb_error *error) {
                      &network->rules, error) < 0 ||
       plan_upstream(compiler, error) < 0)
     return -1;
+  network->may_ask = policy->mode == MODE_DYNAMIC && network->mode == NETWORK_FILTERED;
   if (network->driver)
     return plan_driver(compiler, error);
-  network->may_ask = policy->mode == MODE_DYNAMIC && network->mode == NETWORK_FILTERED;
   plan_resolver(compiler);
   return 0;
 }

@@ -52,6 +52,8 @@ void driven_start(struct monitor *monitor, int fds[FD_PASS_LIMIT]) {
       .driver = network->driver,
       .session_id = monitor->request->session_id,
       .egress = {.rules = network->rules,
+                 .resolves = network->resolves,
+                 .asks = network->may_ask,
                  .name_servers = network->name_servers,
                  .name_server_count = network->name_server_count},
       .user_ns = fds[0],

@@ -246,7 +246,7 @@ static void ask(struct monitor *monitor, const struct link_message *message) {
       .want = WANT_CONNECT,
       .host = message->host,
       .port = message->port,
-      .pid = socket_owner(monitor->engine.init, message->port == 0, &message->client,
+      .pid = socket_owner(monitor->engine.init, !message->stream, &message->client,
                           message->client_port),
   };
   struct network_question *question = xcalloc(1, sizeof *question);

@@ -90,13 +90,18 @@ static void append_details(struct text *text, const struct question *question,
                  question->secret, view->plain ? "" : PLAIN);
 }
 
+static bool is_every_port(const struct access_request *request) {
+  return request->subject == SUBJECT_NETWORK && request->port == 0;
+}
+
 static char *line_title(const struct question *question, enum line line) {
   if (line == LINE_DENY)
     return xstrdup("deny:");
   if (line == LINE_OBJECT)
     return xstrdup(question->request.folder && question->widest > SCOPE_ONCE
                        ? "allow (more than once: with everything below it):"
-                       : "allow:");
+                   : is_every_port(&question->request) ? "allow every port of it:"
+                                                       : "allow:");
   _cleanup_free_ char *tree = prompt_elide(question->proposal, SHOWN_NAME);
   return xasprintf("allow everything in %s:", tree);
 }

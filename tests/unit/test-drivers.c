@@ -31,7 +31,10 @@ static char *egress_of(const char *allow, const char *deny, bool everything) {
   static const struct address own[] = {{.family = 4, .bytes = {203, 0, 113, 1}},
                                        {.family = 6, .bytes = {0x20, 1, 0xd, 0xb8, [15] = 1}}};
   struct host_rules *rules = rules_of(allow, deny, everything);
-  struct egress egress = {rules, servers, 2};
+  struct egress egress = {.rules = rules,
+                          .resolves = host_rules_have_names(rules),
+                          .name_servers = servers,
+                          .name_server_count = 2};
   _cleanup_free_ char *text = egress_rules(&egress), *addresses = egress_own(own, 2);
   host_rules_free(rules);
   return xasprintf("%s%s", text, addresses);
@@ -148,7 +151,7 @@ static void test_names_that_cannot_be_kept(void **state) {
   for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
     _cleanup_error_ struct sb_error error = {0};
     struct host_rules *rules = rules_of(rows[i].allow, rows[i].deny, rows[i].everything);
-    assert_int_equal(egress_check(rules, "pasta", &error), rows[i].result);
+    assert_int_equal(egress_check(rules, false, "pasta", &error), rows[i].result);
     assert_true(rows[i].result == 0 || strstr(error.hint, "auto"));
     host_rules_free(rules);
   }
@@ -171,7 +174,7 @@ static struct host_rules *rules_of_lists(const char *const *allow, const char *c
 /* What each port is decided for a name, by its classes and by its rules. */
 static void assert_same(const struct host_rules *rules, const struct port_classes *classes,
                         const char *name) {
-  uint32_t bits = port_classes_of(classes, rules, name);
+  uint32_t bits = port_classes_of(classes, rules, name, false);
   for (unsigned port = 1; port <= UINT16_MAX; port++) {
     bool open = false;
     for (size_t i = 0; i < classes->count; i++)
@@ -190,15 +193,16 @@ static void test_classes(void **state) {
                             "e.test:1-100", "e.test:101-65535", NULL},
       (const char *const[]){"x.c.test:82", "*.no.d.test", "mail.d.test:25", NULL});
   struct port_classes classes;
-  assert_int_equal(port_classes_new(rules, &classes), 0);
+  assert_int_equal(port_classes_new(rules, false, &classes), 0);
   static const char *const names[] = {
       "a.test", "b.test", "c.test", "x.c.test",    "y.c.test", "w.d.test", "mail.d.test",
       "d.test", "e.test", "f.test", "x.no.d.test", "ac.test",  "a.a.test"};
   for (size_t i = 0; i < ARRAY_SIZE(names); i++)
     assert_same(rules, &classes, names[i]);
-  assert_int_equal(port_classes_of(&classes, rules, "a.test"), 1); /* and what has no ports */
-  assert_int_equal(port_classes_of(&classes, rules, "e.test") & 1, 0);
-  assert_int_equal(port_classes_of(&classes, rules, "f.test"), 0);
+  assert_int_equal(port_classes_of(&classes, rules, "a.test", false),
+                   1); /* and what has no ports */
+  assert_int_equal(port_classes_of(&classes, rules, "e.test", false) & 1, 0);
+  assert_int_equal(port_classes_of(&classes, rules, "f.test", false), 0);
   host_rules_free(rules);
 }
 
@@ -212,7 +216,7 @@ static void test_too_many_classes(void **state) {
     allow[i] = texts[i];
   }
   struct host_rules *rules = rules_of_lists(allow, (const char *const[]){NULL});
-  assert_int_equal(port_classes_new(rules, &classes), -1);
+  assert_int_equal(port_classes_new(rules, false, &classes), -1);
   host_rules_free(rules);
 }
 
@@ -223,6 +227,29 @@ static void test_table(void **state) {
   for (size_t i = 0; net_drivers[i]; i++)
     assert_ptr_equal(net_driver_find(net_drivers[i]->name), net_drivers[i]);
   assert_string_equal(net_driver_find("veth")->tools[0].program, "ip");
+}
+
+/* What somebody approves is open at every port that is not denied. */
+static void test_approved_classes(void **state) {
+  (void)state;
+  struct host_rules *rules = rules_of_lists((const char *const[]){"a.test:80", NULL},
+                                            (const char *const[]){"*.b.test:25", NULL});
+  struct port_classes classes;
+  assert_int_equal(port_classes_new(rules, true, &classes), 0);
+  uint32_t all = port_classes_of(&classes, rules, "other.test", true);
+  uint32_t most = port_classes_of(&classes, rules, "www.b.test", true);
+  assert_int_equal(port_classes_of(&classes, rules, "other.test", false), 0);
+  assert_int_equal(all, 1);
+  assert_int_equal(classes.items[0].first, 1);
+  assert_int_equal(classes.items[0].last, UINT16_MAX);
+  for (unsigned port = 1; port <= UINT16_MAX; port++) {
+    bool open = false;
+    for (size_t i = 0; i < classes.count; i++)
+      open |= (most & UINT32_C(1) << i) && classes.items[i].first <= port &&
+              classes.items[i].last >= port;
+    assert_int_equal(open, port != 25);
+  }
+  host_rules_free(rules);
 }
 
 /* nft checks without loading; that takes root, or a network of one's own. */
@@ -268,11 +295,17 @@ static void test_nft_takes_them(void **state) {
 }
 
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_order),          cmocka_unit_test(test_filtered),
-    cmocka_unit_test(test_whole_families), cmocka_unit_test(test_guarded),
-    cmocka_unit_test(test_names),          cmocka_unit_test(test_names_that_cannot_be_kept),
-    cmocka_unit_test(test_classes),        cmocka_unit_test(test_too_many_classes),
-    cmocka_unit_test(test_table),          cmocka_unit_test(test_nft_takes_them),
+    cmocka_unit_test(test_order),
+    cmocka_unit_test(test_filtered),
+    cmocka_unit_test(test_whole_families),
+    cmocka_unit_test(test_guarded),
+    cmocka_unit_test(test_names),
+    cmocka_unit_test(test_names_that_cannot_be_kept),
+    cmocka_unit_test(test_classes),
+    cmocka_unit_test(test_too_many_classes),
+    cmocka_unit_test(test_approved_classes),
+    cmocka_unit_test(test_table),
+    cmocka_unit_test(test_nft_takes_them),
 };
 
 UNIT_MAIN(tests)

@@ -62,9 +62,8 @@ static bool covers(const struct host_rule *rule, struct port_class range) {
 
 /* ---- classes ---- */
 
-static bool add_class(struct port_classes *classes, const struct host_rules *rules,
+static bool add_class(struct port_classes *classes, const struct host_rules *rules, bool wanted,
                       struct port_class range) {
-  bool wanted = false;
   for (size_t i = 0; i < rules->allow_count; i++)
     wanted |= covers(&rules->allow[i], range);
   if (wanted && classes->count == PORT_CLASSES)
@@ -74,13 +73,14 @@ static bool add_class(struct port_classes *classes, const struct host_rules *rul
   return true;
 }
 
-int port_classes_new(const struct host_rules *rules, struct port_classes *ret_classes) {
+int port_classes_new(const struct host_rules *rules, bool asks, struct port_classes *ret_classes) {
   struct port_classes classes = {.start_count = 1, .starts = {1}};
   if (!add_starts(&classes, rules->allow, rules->allow_count) ||
-      !add_starts(&classes, rules->deny, rules->deny_count) || !add_class(&classes, rules, ALL))
+      !add_starts(&classes, rules->deny, rules->deny_count) ||
+      !add_class(&classes, rules, asks, ALL))
     return -1;
   for (size_t i = 0; classes.start_count > 1 && i < classes.start_count; i++) {
-    if (!add_class(&classes, rules, range_at(&classes, i)))
+    if (!add_class(&classes, rules, asks, range_at(&classes, i)))
       return -1;
   }
   *ret_classes = classes;
@@ -105,17 +105,17 @@ static uint32_t bit_of(const struct port_classes *classes, struct port_class ran
 }
 
 uint32_t port_classes_of(const struct port_classes *classes, const struct host_rules *rules,
-                         const char *name) {
+                         const char *name, bool approved) {
   uint32_t some = 0;
   bool all = true;
   for (size_t i = 0; i < classes->start_count; i++) {
     struct port_class range = range_at(classes, i);
-    bool allowed = is_covered(rules->allow, rules->allow_count, name, range) &&
+    bool allowed = (approved || is_covered(rules->allow, rules->allow_count, name, range)) &&
                    !is_covered(rules->deny, rules->deny_count, name, range);
     some |= allowed ? bit_of(classes, range) : 0;
     all &= allowed;
   }
   /* By several rules that together have all ports it is not the same: those have ports. */
-  bool whole = all && is_covered(rules->allow, rules->allow_count, name, ALL);
+  bool whole = all && (approved || is_covered(rules->allow, rules->allow_count, name, ALL));
   return whole ? bit_of(classes, ALL) : some;
 }

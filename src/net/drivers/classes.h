@@ -19,10 +19,12 @@ struct port_classes {
 /* True if a rule is about a name. */
 bool host_rules_have_names(const struct host_rules *rules);
 
-/* 0, or -1: the rules tell more ranges apart than there are classes. */
-int port_classes_new(const struct host_rules *rules, struct port_classes *ret_classes);
+/* Names that no rule knows may be approved when somebody is asked: then every range is a class. 0,
+ * or -1: the rules tell more ranges apart than there are classes. */
+int port_classes_new(const struct host_rules *rules, bool asks, struct port_classes *ret_classes);
 
-/* Those that an address of this name belongs to: what rules about names allow and none of them
- * denies. Rules about addresses and about all hosts are the packet filter's own. */
+/* Those that an address of this name belongs to: what rules about names allow, or all if it was
+ * approved, and none of them denies. Rules about addresses and about all hosts are the packet
+ * filter's own. */
 uint32_t port_classes_of(const struct port_classes *classes, const struct host_rules *rules,
-                         const char *name);
+                         const char *name, bool approved);

@@ -43,9 +43,10 @@ static int check_denied(const struct host_rules *rules, const char *driver,
   return 0;
 }
 
-int egress_check(const struct host_rules *rules, const char *driver, struct sb_error *error) {
+int egress_check(const struct host_rules *rules, bool asks, const char *driver,
+                 struct sb_error *error) {
   struct port_classes classes;
-  if (port_classes_new(rules, &classes) == 0)
+  if (port_classes_new(rules, asks, &classes) == 0)
     return check_denied(rules, driver, error);
   sb_fail(error, SB_CODE_UNSUPPORTED, 0,
           "network.allow and network.deny: network.driver %s cannot tell so many different ranges "
@@ -185,7 +186,7 @@ static void append_egress_chain(struct text *text, const struct egress *egress,
                     "\t\tip daddr @own4 goto refuse\n"
                     "\t\tip6 daddr @own6 goto refuse\n");
   append_named_rules(text, classes);
-  if (host_rules_have_names(rules)) /* who else answers knows nothing of them */
+  if (egress->resolves) /* who else answers knows nothing of them */
     text_append(text, "\t\tmeta l4proto { tcp, udp } th dport 53 goto refuse\n");
   append_rules(text, rules->allow, rules->allow_count, HOST_ANY, "", "goto permit");
   text_appendf(text, "\t\tgoto %s\n\t}\n", rules->everything ? "permit" : "refuse");
@@ -194,7 +195,7 @@ static void append_egress_chain(struct text *text, const struct egress *egress,
 char *egress_rules(const struct egress *egress) {
   struct text text = {0};
   struct port_classes classes = {0}; /* egress_check has seen that they can be had */
-  (void)port_classes_new(egress->rules, &classes);
+  (void)port_classes_new(egress->rules, egress->asks, &classes);
   text_append(&text, "table " TABLE " {\n");
   append_guarded(&text, 4);
   append_guarded(&text, 6);

@@ -16,12 +16,14 @@
 
 struct egress {
   const struct host_rules *rules;
+  bool resolves, asks;                /* as in settings.h */
   const struct address *name_servers; /* may be asked in mode full */
   size_t name_server_count;
 };
 
 /* Refuses rules about names that sets of addresses cannot keep. */
-int egress_check(const struct host_rules *rules, const char *driver, struct sb_error *error);
+int egress_check(const struct host_rules *rules, bool asks, const char *driver,
+                 struct sb_error *error);
 
 /* The rule set for the session's network namespace, to be loaded once, together with the addresses
  * of this machine. New string. */

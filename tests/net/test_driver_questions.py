@@ -1,0 +1,178 @@
+"""Dynamic mode with a network driver: a name that no rule knows waits for a decision when it is
+looked up. Every refusal has a control."""
+
+import json
+import os
+import time
+
+import pytest
+
+from dynamic import answer, asking, next_event, run
+from sessions import eventually, sandbox
+from test_drivers import (ASK, by, driver, identity, only, pair, permitted,  # noqa: F401 (fixtures)
+                          routed)
+from test_filtered import PLAIN
+from test_host_questions import approve, question
+
+SOME = only(("pasta", "user"), ("veth", "root"))
+
+
+def gated(driver, *hosts):  # noqa: F811
+    return [*by(driver, *hosts), "--gate", "notify"]
+
+
+@pytest.mark.works
+def test_the_waiting_look_up_goes_on(routed, driver):  # noqa: F811
+    """Once: no other question while what it has opened is open. Nothing leaves before the answer."""
+    name = f"{driver}-{routed.identity.name}.flood.test"
+    script = (f"curl -s -m 20 -o /dev/null http://other.test:8080/; echo $?; "
+              f"curl -s -m 20 -o /dev/null http://other.test/; echo $?; "
+              f"curl -s -m 20 -o /dev/null http://{name}/; echo $?; "
+              f"curl -s -m 5 -o /dev/null http://good.test/; echo $?")
+    routed.internet.queries.clear()
+    with asking(routed, ["sh", "-c", script], *gated(driver, "good.test"), "--json") as session, \
+            session.watch() as control:
+        asked = question(control)
+        assert (asked["host"], asked["port"], asked["op"]) == ("other.test", 0, "connect")
+        assert asked["exe"].endswith("/curl") and asked["pid"] > 0, asked
+        assert not routed.internet.was_asked("other.test")
+        approve(control, asked)
+        second = question(control)
+        assert second["host"] == name, "the second look-up of the first name was not asked about"
+        assert routed.internet.was_asked("other.test"), "control"
+        assert answer(control, {"cmd": "cmd.deny", "id": second["id"]}) == {"ok": True}
+        code, out, said = session.result()
+    told = json.loads(out)
+    assert told["stdout"].split() == ["0", "0", "6", "0"], (told, said)
+    assert not routed.internet.was_asked(name)
+    lines = permitted(told["network"])
+    assert lines["other.test", "tcp", 8080]["reason"] == "approved", lines
+    assert lines["other.test", "tcp", 80]["connections"] == 1, lines
+    assert [(one["host"], one["port"]) for one in told["denials"]] == [(name, 0)]
+
+
+@SOME
+def test_several_look_ups_are_one_question(routed, driver):  # noqa: F811
+    """Also where rules are about addresses alone; by TCP, too."""
+    script = ("for i in 1 2 3 4; do curl -s -m 20 -o /dev/null http://other.test/$i & done; "
+              "python3 -c \"$0\"; wait")
+    ask = ASK + "print(ask('127.0.0.53', 'other.test', socket.SOCK_STREAM))"
+    with asking(routed, ["sh", "-c", script, ask.replace("settimeout(5)", "settimeout(20)")],
+                *gated(driver, "203.0.113.10"), "--json") as session, session.watch() as control:
+        asked = question(control)
+        time.sleep(0.5)  # the others are there, too
+        assert len(answer(control, {"cmd": "cmd.pending"})["requests"]) == 1
+        approve(control, asked, "session")
+        told = json.loads(session.result()[1])
+    assert told["stdout"] == "code 0 answers 1\n", told
+    assert permitted(told["network"])["other.test", "tcp", 80]["connections"] == 4, told
+
+
+@SOME
+def test_answer_for_the_user_is_kept(routed, driver):  # noqa: F811
+    options = gated(driver, "good.test")
+    with asking(routed, [*PLAIN, "http://other.test/"], *options) as session, \
+            session.watch() as control:
+        approve(control, question(control), "user")
+        assert session.result()[0] == 0
+    assert run(routed, [*PLAIN, "http://other.test:8080/"], options).exit == 0, "every port"
+    sandbox(routed, "policy", "revoke", "other.test")
+    result = run(routed, [*PLAIN, "http://other.test/"], options)
+    assert result.exit == 6 and "--allow-network=other.test," in result.stderr, result
+    assert "/curl may not connect to other.test:" in result.stderr
+
+
+@pytest.mark.escape
+@SOME
+def test_approved_name_is_still_guarded(routed, driver):  # noqa: F811
+    """And its denied ports stay closed."""
+    policy = routed.identity.file(routed.home("deny.yaml"),
+                                  "version: 1\nnetwork: {deny: ['*.good.test:8080', secret.test]}\n")
+    script = "for url; do curl -s -m 20 -o /dev/null $url; echo $?; done"
+    urls = ["http://private.test/", "http://www.good.test/", "http://www.good.test:8080/",
+            "http://secret.test/", "http://203.0.113.11/"]
+    with asking(routed, ["sh", "-c", script, "sh", *urls], *gated(driver, "good.test"), "--policy",
+                policy) as session, session.watch() as control:
+        for host in ("private.test", "www.good.test"):
+            asked = question(control)
+            assert asked["host"] == host
+            approve(control, asked, "session")
+        assert session.result()[1].split() == ["6", "0", "7", "6", "7"]
+
+
+GONE = ASK + """
+import os, time
+def send(name, port=None):
+    packed = b''.join(bytes([len(part)]) + part.encode() for part in name.split('.')) + b'\\0'
+    query = struct.pack('!HHHHHH', 7, 0x100, 1, 0, 0, 0) + packed + struct.pack('!HH', 1, 1)
+    if port is None:
+        s = socket.create_connection(('127.0.0.53', 53))
+        s.sendall(struct.pack('!H', len(query)) + query)
+        return s
+    port.sendto(query, ('127.0.0.53', 53))
+"""
+
+
+@SOME
+def test_who_has_left_is_not_asked_about(routed, driver):  # noqa: F811
+    script = GONE + "s = send('other.test'); time.sleep(0.2); s.close(); time.sleep(30)"
+    with asking(routed, ["python3", "-c", script], *gated(driver, "good.test")) as session, \
+            session.watch() as control:
+        asked = question(control)
+        assert asked["exe"].rpartition("/")[2].startswith("python3") and asked["pid"] > 0, asked
+        assert next_event(control, "event.withdrawn")["id"] == asked["id"]
+
+
+@SOME
+def test_flood_of_unknown_names(routed, driver):  # noqa: F811
+    """What waits is bounded, repeated questions are one, and known names are still answered."""
+    script = GONE + """
+u = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+for number in range(3000):
+    send('%d.unknown.test' % (number % 1500), u)
+while (said := ask('127.0.0.53', 'good.test')) == 'TimeoutError':
+    pass  # the kernel keeps so many datagrams
+print(said, flush=True)
+"""
+    with asking(routed, ["python3", "-c", script], *gated(driver, "good.test")) as session, \
+            session.watch() as control:
+        code, out, said = session.result(40)
+        assert out == "code 0 answers 1\n" and code == 0, (out, said)
+        assert "ended; nothing" not in said
+
+
+@only(("pasta", "user"), ("slirp4netns", "root"))
+def test_listed_name_server_is_asked(routed, driver):  # noqa: F811
+    """Whoever lists one wants that: nothing is asked about then."""
+    server = "10.0.2.3" if driver == "slirp4netns" else "203.0.113.53"
+    script = "cat /etc/resolv.conf; getent ahostsv4 other.test"
+    result = run(routed, ["sh", "-c", script], gated(driver, server + ":53", "203.0.113.10"))
+    assert f"nameserver {server}\n" in result.stdout and "127.0.0.53" not in result.stdout, result
+    assert "203.0.113.11" in result.stdout, result
+    result = run(routed, ["cat", "/etc/resolv.conf"], gated(driver, "203.0.113.10"))
+    assert "nameserver 127.0.0.53\n" in result.stdout and "timeout:30" in result.stdout, result
+
+
+def children_named(pid, name):
+    found = []
+    for child in open(f"/proc/{pid}/task/{pid}/children").read().split():
+        if open(f"/proc/{child}/comm").read().strip() == name:
+            found.append(int(child))
+    return found
+
+
+@pytest.mark.parametrize("victim", ["sandbox-relay", "sandbox-net"])
+@SOME
+def test_killed_while_somebody_is_asked(routed, driver, victim):  # noqa: F811
+    """The question goes, and nothing opens."""
+    script = "curl -s -m 1 -o /dev/null http://other.test/; curl -s -m 1 -o /dev/null 203.0.113.11; echo $?"
+    with asking(routed, ["sh", "-c", script], *gated(driver, "good.test")) as session, \
+            session.watch() as control:
+        asked = question(control)
+        (pid,) = eventually(lambda: children_named(session.process.pid, victim))
+        os.kill(pid, 9)
+        assert next_event(control, "event.withdrawn")["id"] == asked["id"]
+        reply = answer(control, {"cmd": "cmd.approve", "id": asked["id"], "scope": "session"})
+        assert "error" in reply, reply
+        code, out, said = session.result()
+        assert out.strip() in ("7", "28") and said.count("has ended; nothing can be reached") == 1
