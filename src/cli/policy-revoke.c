@@ -80,6 +80,7 @@ int policy_revoke(const struct revoke_request *request, struct revoke_result *re
       continue;
     int revoked = client_call(entry->folder, CLIENT_PATIENCE, revoke_message(path, request->name),
                               &reply, &refused);
+    result.held += revoked == 0 && json_is_true(json_object_get(reply, "held"));
     json_decref(reply);
     result.sessions += revoked == 0;
   }

@@ -12,6 +12,7 @@ struct revoke_request {
 
 struct revoke_result {
   size_t stored, sessions;
+  size_t held; /* sessions in which somebody can still read it */
 };
 
 int policy_revoke(const struct revoke_request *request, struct revoke_result *ret_result,

@@ -297,11 +297,12 @@ static int run_revoke(const struct policy_request *request) {
   if (policy_revoke(&revoke, &result, request->error) < 0)
     return -1;
   if (policy_wants_json(request))
-    return policy_print_json(
-        json_pack("{s:i, s:i}", "stored", (int)result.stored, "sessions", (int)result.sessions));
+    return policy_print_json(json_pack("{s:i, s:i, s:i}", "stored", (int)result.stored, "sessions",
+                                       (int)result.sessions, "held", (int)result.held));
   _cleanup_free_ char *line =
-      xasprintf("revoked: %zu stored, in %zu running session%s\n", result.stored, result.sessions,
-                result.sessions == 1 ? "" : "s");
+      xasprintf("revoked: %zu stored, in %zu running session%s%s\n", result.stored, result.sessions,
+                result.sessions == 1 ? "" : "s",
+                result.held ? "; a process that has a folder of it open can still read there" : "");
   return cli_print(line);
 }
 

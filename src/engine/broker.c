@@ -7,6 +7,7 @@
 #include <limits.h>
 #include <linux/magic.h>
 #include <linux/openat2.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -23,6 +24,7 @@
 #include "core/cleanup.h"
 #include "core/file.h"
 #include "engine/cellar.h"
+#include "engine/holders.h"
 #include "engine/listing.h"
 #include "engine/mounts.h"
 
@@ -40,6 +42,7 @@ struct state {
   int gate; /* what the FUSE gate serves; -1: none */
   bool gate_attached;
   struct powers powers;
+  struct holders holders;
 };
 
 static void answer(const struct state *state, int result, int fd) {
@@ -377,11 +380,42 @@ static int cover(struct state *state, const char *path) {
   return target < 0 ? target : mounts_attach(mask, target);
 }
 
+/* In the session's namespace: the kernel clones what is attached in ours. */
+static int attach_masks(struct state *state) {
+  if (state->holders.masks >= 0)
+    return 0;
+  int result = powers_go(&state->powers, IN_OWN);
+  if (result == 0)
+    result = powers_stage(&state->powers);
+  if (result < 0)
+    return result;
+  _cleanup_close_ int masks = mounts_clone(state->powers.staging, "", 0);
+  result = masks < 0 ? masks : powers_go(&state->powers, IN_SESSION);
+  if (result == 0)
+    result = cellar_put(masks);
+  if (result == 0)
+    state->holders.masks = steal_fd(&masks);
+  return result;
+}
+
+/* It is out of sight. Whoever holds a folder of it is left with its names. */
+static int close_held(struct state *state, int tree) {
+  int result = attach_masks(state);
+  if (result == 0)
+    result = powers_go(&state->powers, IN_SESSION);
+  if (result == 0)
+    result = holders_close(&state->holders, tree);
+  return result < 0 ? BROKER_HELD : 0;
+}
+
 static int take_away(struct state *state, const char *path) {
   int result = powers_go(&state->powers, IN_SESSION);
-  if (result == 0)
-    result = cellar_take(path);
-  return result == -EINVAL || result == -ENOENT || result == 0 ? result : cover(state, path);
+  if (result < 0)
+    return result;
+  _cleanup_close_ int tree = cellar_take(path);
+  if (tree >= 0)
+    return close_held(state, tree);
+  return tree == -ENODATA ? 0 : tree == -EINVAL || tree == -ENOENT ? tree : cover(state, path);
 }
 
 /* Reopened through a clone that is read-only: a descriptor from the host's own mount could be
@@ -426,9 +460,22 @@ static void obey(struct state *state, const char *packet) {
   answer(state, result, -1);
 }
 
+static void wait_for_work(struct state *state) {
+  struct pollfd watched[] = {{.fd = state->channel, .events = POLLIN},
+                             {.fd = state->holders.changes, .events = POLLIN}};
+  int ready = poll(watched, ARRAY_SIZE(watched), holders_timeout(&state->holders));
+  if (ready == 0)
+    holders_look(&state->holders);
+  else if (ready > 0 && watched[1].revents)
+    holders_renew(&state->holders);
+}
+
 static _Noreturn void broker_main(int channel, const struct broker_input *input) {
   static char packet[PACKET_LIMIT];
-  struct state state = {.channel = channel, .gate = input->gate};
+  static struct state state;
+  state = (struct state){.channel = channel,
+                         .gate = input->gate,
+                         .holders = {.powers = &state.powers, .masks = -1, .changes = -1}};
   const int kept[] = {channel, input->user_ns, input->mount_ns, input->gate};
   prctl(PR_SET_NAME, "sandbox-broker");
   umask(0);
@@ -440,8 +487,9 @@ static _Noreturn void broker_main(int channel, const struct broker_input *input)
   if (powers_enter(&state.powers, input->user_ns, input->mount_ns, 0) < 0)
     _exit(1);
   for (;;) {
-    ssize_t got = recv(channel, packet, sizeof packet, 0);
-    if (got < 0 && errno == EINTR)
+    wait_for_work(&state);
+    ssize_t got = recv(channel, packet, sizeof packet, MSG_DONTWAIT);
+    if (got < 0 && (errno == EINTR || errno == EAGAIN))
       continue;
     if (got < (ssize_t)sizeof(struct packet_header))
       _exit(0); /* the monitor is gone */

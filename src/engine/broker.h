@@ -5,6 +5,7 @@
  * the person who approved. Started with the first question; most sessions never need one. */
 #pragma once
 
+#include <errno.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -65,6 +66,10 @@ int broker_send(const struct broker *broker, const struct broker_request *reques
 
 /* A reply before the reply: all names are walked, only the mounting is left. */
 #define BROKER_READY 1
+
+/* REVOKE: it is taken away, but somebody holds a folder of it who could not be kept from reading.
+ */
+#define BROKER_HELD (-EBUSY)
 
 /* Takes the reply: BROKER_READY, 0 or the negative errno of the request in *ret_result, and for
  * BROKER_OPEN and BROKER_LIST a descriptor in *ret_fd (else -1). Returns false if the broker is

@@ -19,7 +19,7 @@
 /* The folder above the mount point lets nobody through: the workload has no capabilities, and the
  * file system is read-only for it. Each has one of its own, so that ".." leads from one to no
  * other. */
-static int dig(int *ret_target) {
+static int dig(void) {
   static unsigned count; /* another broker may have dug before us */
   char name[64], place[128];
   _cleanup_close_ int folder = mounts_clone(AT_FDCWD, PLACE, 0);
@@ -36,10 +36,7 @@ static int dig(int *ret_target) {
   _cleanup_close_ int target = mounts_open(place);
   if (target < 0)
     return target;
-  if (fchmod(above, 0) < 0)
-    return -errno;
-  *ret_target = steal_fd(&target);
-  return 0;
+  return fchmod(above, 0) < 0 ? -errno : steal_fd(&target);
 }
 
 /* Nothing is run or written there any more. Writing cannot be ended while a file is open for it. */
@@ -48,23 +45,28 @@ static void calm(int tree) {
   (void)mounts_set(tree, MOUNT_ATTR_RDONLY, AT_RECURSIVE);
 }
 
+int cellar_put(int mount) {
+  _cleanup_close_ int target = dig();
+  return target < 0 ? target : mounts_attach(mount, target);
+}
+
 int cellar_take(const char *path) {
   if (umount2(path, UMOUNT_NOFOLLOW) == 0)
-    return 0; /* nobody holds anything of it, and nothing is mounted in it */
+    return -ENODATA; /* nobody holds anything of it, and nothing is mounted in it */
   if (errno != EBUSY)
     return -errno;
-  _cleanup_close_ int tree = mounts_open(path), target = -1;
+  _cleanup_close_ int tree = mounts_open(path);
   struct stat status;
   if (tree < 0 || fstat(tree, &status) < 0)
     return tree < 0 ? tree : -errno;
   if (!S_ISDIR(status.st_mode)) /* holds nothing */
-    return umount2(path, MNT_DETACH | UMOUNT_NOFOLLOW) < 0 ? -errno : 0;
-  int result = dig(&target);
-  if (result == 0)
-    result = mounts_attach(tree, target);
-  if (result == 0)
-    calm(tree);
-  return result;
+    return umount2(path, MNT_DETACH | UMOUNT_NOFOLLOW) < 0 ? -errno : -ENODATA;
+  _cleanup_close_ int target = dig();
+  int result = target < 0 ? target : mounts_attach(tree, target);
+  if (result < 0)
+    return result;
+  calm(tree);
+  return steal_fd(&tree);
 }
 
 bool cellar_has(const char *path) {

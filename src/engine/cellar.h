@@ -8,8 +8,12 @@
 
 #include <stdbool.h>
 
-/* In the session's mount namespace. Takes the mount at the path away; 0 or a negative errno. */
+/* In the session's mount namespace. Takes the mount at the path away. Returns a descriptor of its
+ * top; -ENODATA if nothing is left of it; or another negative errno. */
 int cellar_take(const char *path);
+
+/* Attaches a mount there that nobody is to find. 0 or a negative errno. */
+int cellar_put(int mount);
 
 /* Is this, as the kernel names it, in a folder that was taken back? */
 bool cellar_has(const char *path);

@@ -100,6 +100,11 @@ static void note_grant(struct gate *gate, const struct grant_job *job) {
   replaced_watch(gate, job->path);
 }
 
+/* There may be nothing any more that could be taken. */
+static bool is_left_open(const struct grant_job *job, int result) {
+  return job->request.kind == BROKER_REVOKE && result < 0 && result != -ENOENT && result != -EINVAL;
+}
+
 static void finish_job(struct gate *gate, struct grant_job *job, int result, int *fd) {
   bool mounted = job->request.kind == BROKER_GRANT && result == 0;
   if (mounted) {
@@ -109,6 +114,8 @@ static void finish_job(struct gate *gate, struct grant_job *job, int result, int
   }
   if (job->request.kind == BROKER_GRANT)
     gate->trigger->granted(gate, job->path, mounted);
+  if (is_left_open(job, result))
+    gate->config.services.held(gate->config.services.context, job->path);
   struct waiting *next;
   for (struct waiting *waiting = job->waiting; waiting; waiting = next) {
     next = waiting->next_in_job;

@@ -22,6 +22,8 @@ struct gate_services {
   const struct plan *(*prepare)(void *context, const char *folder);
   void (*granted)(void *context, const char *path, bool writable);
   void (*taken)(void *context, const char *path);
+  /* It was taken away, but who holds a folder of it may still read there. */
+  void (*held)(void *context, const char *path);
   void *context;
 };
 

@@ -251,6 +251,7 @@ static void on_gate(struct monitor *monitor, int *fds) {
       .services = {.prepare = upkeep_prepare,
                    .granted = upkeep_granted,
                    .taken = upkeep_taken,
+                   .held = upkeep_held,
                    .context = monitor},
   };
   *(config.plan->gate == GATE_NOTIFY ? &config.root : &config.pid_ns) = fds[2];

@@ -12,7 +12,9 @@ struct revoking {
   json_t *reply, *tag;
 };
 
-static void answer(struct revoking *revoking) {
+static void answer(struct revoking *revoking, bool held) {
+  if (held)
+    json_object_set_new(revoking->reply, "held", json_true());
   control_send(revoking->client, revoking->reply, revoking->tag, NULL, 0);
   revoking->reply = NULL;
 }
@@ -38,7 +40,9 @@ void revoking_step(struct monitor *monitor) {
     return;
   for (struct revoking *revoking = monitor->supervision.revoking; revoking;
        revoking = revoking->next)
-    answer(revoking);
+    answer(revoking, monitor->upkeep.held);
+  if (monitor->supervision.revoking)
+    monitor->upkeep.held = false;
   revoking_clear(monitor);
 }
 

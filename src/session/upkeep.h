@@ -17,6 +17,7 @@ struct upkeep {
   struct plan grown;    /* what folders need that were granted for writing */
   struct strv prepared; /* those folders */
   struct strv granted, granted_writable;
+  bool held; /* something was taken back that somebody can still read; told with the next answer */
 };
 #define UPKEEP_NONE ((struct upkeep){.keeper = KEEPER_NONE})
 
@@ -27,6 +28,7 @@ const struct plan *upkeep_prepare(void *monitor, const char *folder);
 /* A tree has become visible, or is about to be taken away again. */
 void upkeep_granted(void *monitor, const char *path, bool writable);
 void upkeep_taken(void *monitor, const char *path);
+void upkeep_held(void *monitor, const char *path);
 
 /* The command runs: the keeper comes if it goes on for a while. */
 void upkeep_schedule(struct monitor *monitor);
