@@ -87,3 +87,17 @@ int netlink_exchange(int fd, const struct netlink_buffer *buffer) {
     }
   }
 }
+
+const struct nlattr *netlink_find(const char *bytes, size_t length, uint16_t type) {
+  while (length >= NLA_HDRLEN) {
+    const struct nlattr *attribute = (const struct nlattr *)bytes;
+    size_t whole = NLA_ALIGN(attribute->nla_len);
+    if (attribute->nla_len < NLA_HDRLEN || attribute->nla_len > length)
+      return NULL;
+    if ((attribute->nla_type & NLA_TYPE_MASK) == type)
+      return attribute;
+    bytes += whole < length ? whole : length;
+    length -= whole < length ? whole : length;
+  }
+  return NULL;
+}

@@ -33,3 +33,8 @@ void netlink_add_edge(struct netlink_buffer *buffer, uint16_t type);
 /* Sends all and reads every answer: the kernel has worked it off when send returns. 0, or the first
  * error as a negative errno; -EPROTO if nobody answered. */
 int netlink_exchange(int fd, const struct netlink_buffer *buffer);
+
+/* The first attribute of the type among `length` bytes; NULL: there is none, or they are damaged.
+ */
+struct nlattr;
+const struct nlattr *netlink_find(const char *bytes, size_t length, uint16_t type);

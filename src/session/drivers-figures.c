@@ -8,6 +8,7 @@
 #include "core/strv.h"
 #include "net/drivers/figures.h"
 #include "net/guard.h"
+#include "session/drivers-ask.h"
 #include "session/monitor.h"
 
 /* null: it is not known. */
@@ -48,39 +49,62 @@ static json_t *refused_to_json(const struct monitor *monitor, const struct drive
                              "decision", "deny", "packets", (json_int_t)line->count);
   set_protocol(object, line->protocol);
   json_set_string(object, "reason", reason);
+  /* What somebody denied is in the list of decisions already. */
+  bool asked =
+      line->protocol == IPPROTO_TCP && driven_was_denied(monitor, &line->address, line->port);
+  json_object_set_new(object, "asked", json_boolean(asked));
   return object;
 }
 
 /* ---- what was let through ---- */
 
-/* The rule, if an address tells it. False: a name has opened it. */
-static bool explain_permission(const struct host_rules *rules, const struct driver_line *line,
-                               char ret_reason[REASON_SIZE]) {
-  struct host_decision decision = host_rules_address(rules, &line->address, line->port);
+/* The rule, if an address tells it. False: a name or an answer has opened it. */
+static bool explain_permission(const struct host_rules *rules, const struct address *address,
+                               uint16_t port, char ret_reason[REASON_SIZE]) {
+  struct host_decision decision = host_rules_address(rules, address, port);
   bool told = decision.verdict == HOST_ALLOWED && decision.rule;
   if (told)
     snprintf(ret_reason, REASON_SIZE, "%s", decision.rule->written);
   else if (rules->everything)
     snprintf(ret_reason, REASON_SIZE, "network.mode: full");
+  else if (ret_reason[0] == '\0')
+    snprintf(ret_reason, REASON_SIZE, "approved");
   return told;
 }
 
 /* A packet has no name. It is called by the one that has opened its address, if that is one. */
-static json_t *permitted_to_json(const struct monitor *monitor, const struct driver_line *line) {
+static json_t *peer_to_json(const struct monitor *monitor, const struct address *address,
+                            uint8_t protocol, uint16_t port) {
   _cleanup_strv_ struct strv names = {0};
   char shown[64], reason[REASON_SIZE] = "";
-  address_to_text(&line->address, shown);
+  address_to_text(address, shown);
   if (monitor->network.ledger)
-    ledger_names(monitor->network.ledger, &line->address, &names, reason);
-  bool listed = explain_permission(monitor->request->plan->network.rules, line, reason);
+    ledger_names(monitor->network.ledger, address, &names, reason);
+  bool listed = explain_permission(monitor->request->plan->network.rules, address, port, reason);
   json_t *object =
-      json_pack("{s:s, s:i, s:s, s:b, s:I, s:n, s:o, s:o, s:o}", "address", shown, "port",
-                (int)line->port, "decision", "allow", "asked", false, "connections",
-                (json_int_t)line->count, "active", "sent", number(line->sent), "received",
-                number(line->received), "names", json_string_array(names.items, names.count));
+      json_pack("{s:s, s:i, s:s, s:o}", "address", shown, "port", (int)port, "decision", "allow",
+                "names", json_string_array(names.items, names.count));
   json_set_string(object, "host", names.count == 1 && !listed ? names.items[0] : shown);
-  set_protocol(object, line->protocol);
+  set_protocol(object, protocol);
   json_set_string(object, "reason", reason);
+  return object;
+}
+
+static json_t *permitted_to_json(const struct monitor *monitor, const struct driver_line *line) {
+  json_t *object = peer_to_json(monitor, &line->address, line->protocol, line->port);
+  json_t *figures =
+      json_pack("{s:b, s:I, s:n, s:o, s:o}", "asked", false, "connections", (json_int_t)line->count,
+                "active", "sent", number(line->sent), "received", number(line->received));
+  json_object_update(object, figures);
+  json_decref(figures);
+  return object;
+}
+
+/* As the relay's lines in the audit log: there it is the rule. */
+json_t *driven_opened_to_json(const struct monitor *monitor, const struct sighting *sighting) {
+  json_t *object = peer_to_json(monitor, &sighting->address, sighting->protocol, sighting->port);
+  json_object_set(object, "rule", json_object_get(object, "reason"));
+  json_object_del(object, "reason");
   return object;
 }
 

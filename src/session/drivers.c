@@ -12,6 +12,8 @@
 #include "core/cleanup.h"
 #include "core/escape.h"
 #include "core/json.h"
+#include "session/drivers-ask.h"
+#include "session/events.h"
 #include "session/monitor.h"
 
 static const struct net_driver *driver_of(const struct monitor *monitor) {
@@ -60,6 +62,7 @@ void driven_start(struct monitor *monitor, int fds[FD_PASS_LIMIT]) {
       .net_ns = fds[1],
       .openings = ends[1],
   };
+  monitor->network.driven.recording = bucket_new(RECORD_BURST, RECORD_PER_SECOND);
   monitor->network.driven.openings = ends[0];
   monitor->network.driven.counters = fds[2];
   monitor->network.driven.rules = fds[3];
@@ -85,6 +88,7 @@ static void on_gone(struct monitor *monitor, const char *problem) {
   if (driven->gone)
     return;
   driven->gone = true;
+  driven_forget_questions(monitor);
   if (!driven->ready) {
     fail(monitor, *problem ? problem : "it ended at once");
     return;
@@ -99,6 +103,13 @@ static void on_gone(struct monitor *monitor, const char *problem) {
   monitor_warn(monitor, text);
   monitor_notify(monitor,
                  &(struct session_notice){.event = SESSION_DISCONNECTED, .text = driver->name});
+}
+
+/* After it was made: the packet filter waits for nobody. */
+static void note_opened(struct monitor *monitor, const struct sighting *sighting) {
+  _cleanup_error_ struct sb_error error = {0};
+  if (bucket_take(&monitor->network.driven.recording, monotonic_ns()))
+    (void)events_write(monitor, "net", driven_opened_to_json(monitor, sighting), &error);
 }
 
 static void handle(struct monitor *monitor, struct minder_message *message) {
@@ -117,6 +128,15 @@ static void handle(struct monitor *monitor, struct minder_message *message) {
   case MINDER_ENDED:
     on_gone(monitor, message->text);
     return;
+  case MINDER_OPENED:
+    note_opened(monitor, &message->sighting);
+    return;
+  case MINDER_KNOCK:
+    driven_ask(monitor, &message->sighting);
+    return;
+  case MINDER_LEFT:
+    driven_left(monitor, &message->sighting);
+    return;
   }
 }
 
@@ -129,18 +149,26 @@ void driven_lost_resolver(struct monitor *monitor) {
   minder_end(&monitor->network.driven.minder);
 }
 
-void driven_read(struct monitor *monitor) {
+/* False: there is nothing more, or it has ended. */
+static bool read_one(struct monitor *monitor) {
   struct minder *minder = &monitor->network.driven.minder;
   struct minder_message message;
   ssize_t got = recv(minder->line, &message, sizeof message, MSG_DONTWAIT);
   if (got < 0 && (errno == EAGAIN || errno == EINTR))
-    return;
+    return false;
   if (got == sizeof message) {
     handle(monitor, &message);
-    return;
+    return true;
   }
   on_gone(monitor, "");
   minder_end(minder);
+  return false;
+}
+
+void driven_read(struct monitor *monitor) {
+  /* A few at a time: the terminal and the clients have their turn, too. */
+  for (int i = 0; i < 32 && read_one(monitor); i++)
+    ;
 }
 
 /* ---- the end ---- */
@@ -155,10 +183,22 @@ static void note_figures(struct monitor *monitor) {
     json_decref(figures);
 }
 
+/* What it has seen and we have not read yet. */
+static void read_last(struct monitor *monitor) {
+  struct minder_message message;
+  while (recv(monitor->network.driven.minder.line, &message, sizeof message, MSG_DONTWAIT) ==
+         sizeof message) {
+    if (message.kind == MINDER_OPENED)
+      note_opened(monitor, &message.sighting);
+  }
+}
+
 void driven_end(struct monitor *monitor) {
   struct driven *driven = &monitor->network.driven;
   if (driven->counters < 0)
     return;
+  driven_forget_questions(monitor);
+  read_last(monitor);
   if (driven->ready)
     note_figures(monitor); /* while its interface is there */
   minder_end(&driven->minder);

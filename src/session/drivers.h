@@ -9,8 +9,11 @@
 
 #include "core/file.h"
 #include "net/drivers/minder.h"
+#include "session/bucket.h"
 
 struct monitor;
+
+#define DRIVEN_DENIED 64 /* remembered */
 
 struct driven {
   struct minder minder;
@@ -20,6 +23,14 @@ struct driven {
   bool ready;   /* it has carried, or could have */
   bool failed;  /* it cannot be had: the session does not start */
   bool gone;
+  bool listens;                      /* the minder knows that somebody is there to be asked */
+  struct driver_question *questions; /* about addresses, that wait for an answer */
+  size_t denied_count;
+  struct {
+    struct address address;
+    uint16_t port;
+  } denied[DRIVEN_DENIED]; /* by whoever was asked; the latest */
+  struct bucket recording; /* lines about new hosts in the audit log */
   char problem[DRIVER_PROBLEM];
 };
 #define DRIVEN_NONE                                                                                \
@@ -43,6 +54,9 @@ void driven_end(struct monitor *monitor);
 
 /* The figures so far. */
 json_t *driven_to_json(const struct monitor *monitor);
+
+/* One connection, as a line of the audit log has it. */
+json_t *driven_opened_to_json(const struct monitor *monitor, const struct sighting *sighting);
 
 /* Why there is no session; -1. */
 int driven_explain(const struct monitor *monitor, struct sb_error *error);

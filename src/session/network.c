@@ -15,13 +15,10 @@
 #include "core/cleanup.h"
 #include "core/json.h"
 #include "net/relay.h"
+#include "session/drivers-ask.h"
 #include "session/events.h"
 #include "session/monitor.h"
 #include "session/sockets.h"
-
-/* A workload that goes from port to port must not fill the disk with lines about it. */
-#define RECORD_BURST      1024
-#define RECORD_PER_SECOND 100
 
 static _Noreturn void relay_process(struct monitor *monitor, const int *sockets, int line) {
   const struct plan *plan = monitor->request->plan;
@@ -114,10 +111,10 @@ void network_sockets(struct monitor *monitor, const struct message *message,
 
 void network_note_supervisors(struct monitor *monitor) {
   const struct decisions *decisions = monitor->supervision.decisions;
+  bool nobody = !decisions || !decisions_may_allow_hosts(decisions);
   if (monitor->network.ledger)
-    atomic_store_explicit(&monitor->network.ledger->nobody_to_ask,
-                          !decisions || !decisions_may_allow_hosts(decisions),
-                          memory_order_relaxed);
+    atomic_store_explicit(&monitor->network.ledger->nobody_to_ask, nobody, memory_order_relaxed);
+  driven_note_supervisors(monitor, nobody);
 }
 
 struct pollfd network_watch(const struct network *network) {

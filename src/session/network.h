@@ -16,6 +16,10 @@
 
 struct monitor;
 
+/* A workload that goes from port to port must not fill the disk with lines about it. */
+#define RECORD_BURST      1024
+#define RECORD_PER_SECOND 100
+
 struct network {
   pid_t relay;                 /* 0: there is none */
   int idle;                    /* an epoll of the sockets while there is none yet, or -1 */

@@ -83,7 +83,7 @@ def test_answer_for_the_user_is_kept(routed, driver):  # noqa: F811
 
 
 @pytest.mark.escape
-@SOME
+@only(("pasta", "user"))
 def test_approved_name_is_still_guarded(routed, driver):  # noqa: F811
     """And its denied ports stay closed."""
     policy = routed.identity.file(routed.home("deny.yaml"),
@@ -97,10 +97,84 @@ def test_approved_name_is_still_guarded(routed, driver):  # noqa: F811
             asked = question(control)
             assert asked["host"] == host
             approve(control, asked, "session")
+        asked = question(control)
+        assert asked["host"] == "203.0.113.11", "neither the denied port nor the denied name"
+        assert answer(control, {"cmd": "cmd.deny", "id": asked["id"]}) == {"ok": True}
         assert session.result()[1].split() == ["6", "0", "7", "6", "7"]
 
 
-GONE = ASK + """
+# ---- addresses ----
+
+
+@pytest.mark.works
+@only(("slirp4netns", "user"), ("pasta", "root"), ("veth", "root"))
+def test_the_waiting_connection_goes_on(routed, driver):  # noqa: F811
+    """TCP itself knocks again while somebody is asked. A new port of a known name is asked about as
+    that name; what is guarded is not asked about."""
+    script = ("for url; do (curl -s -g -m 20 -o /dev/null $url; echo $? $url) & done; wait; "
+              "curl -s -m 20 -o /dev/null $1; echo $? again")
+    urls = ["http://203.0.113.11:8080/", "http://good.test:8080/", "http://[2001:db8:1::10]/",
+            "http://203.0.113.11/", "http://10.1.2.3/"]
+    expected = {("203.0.113.11", 8080), ("good.test", 8080), ("2001:db8:1::10", 80),
+                ("203.0.113.11", 80)}
+    with asking(routed, ["sh", "-c", script, "sh", *urls], *gated(driver, "good.test:80"),
+                "--json") as session, session.watch() as control:
+        while expected:
+            asked = question(control)
+            what = asked["host"], asked["port"]
+            expected.remove(what)
+            assert asked["exe"].endswith("/curl") and asked["pid"] > 0, asked
+            if what == ("203.0.113.11", 80):
+                assert answer(control, {"cmd": "cmd.deny", "id": asked["id"]}) == {"ok": True}
+            else:
+                approve(control, asked)
+        code, out, said = session.result()
+    told = json.loads(out)
+    codes = dict(reversed(line.split()) for line in told["stdout"].splitlines())
+    assert [codes[url] for url in urls] == ["0", "0", "0", "7", "7"], (told, said)
+    assert codes["again"] == "0", "it stays open for a while"
+    lines = permitted(told["network"])
+    assert lines["203.0.113.11", "tcp", 8080]["connections"] == 2, lines
+    assert lines["203.0.113.11", "tcp", 8080]["reason"] == "approved", lines
+    assert lines["good.test", "tcp", 8080]["address"] == "203.0.113.10", lines
+    denied = sorted((one["host"], one["port"]) for one in told["denials"])
+    assert denied == [("10.1.2.3", 80), ("203.0.113.11", 80)], "each of them once"
+
+
+@only(("pasta", "user"))
+def test_several_knocks_are_one_question(routed, driver):  # noqa: F811
+    script = "for i in 1 2 3; do curl -s -m 20 -o /dev/null http://203.0.113.11/ & done; wait"
+    with asking(routed, ["sh", "-c", script], *gated(driver, "good.test"), "--json") as session, \
+            session.watch() as control:
+        asked = question(control)
+        time.sleep(0.5)  # the others are there, too
+        assert len(answer(control, {"cmd": "cmd.pending"})["requests"]) == 1
+        approve(control, asked, "session")
+        told = json.loads(session.result()[1])
+    assert permitted(told["network"])["203.0.113.11", "tcp", 80]["connections"] == 3, told
+
+
+@only(("veth", "root"))
+def test_who_has_stopped_knocking_is_not_asked_about(routed, driver):  # noqa: F811
+    script = "timeout 0.5 curl -s http://203.0.113.11/; sleep 30"
+    with asking(routed, ["sh", "-c", script], *gated(driver, "good.test")) as session, \
+            session.watch() as control:
+        asked = question(control)
+        assert next_event(control, "event.withdrawn")["id"] == asked["id"]
+
+
+@SOME
+def test_nobody_to_ask_about_an_address(routed, driver):  # noqa: F811
+    """Refused at once, as without questions."""
+    result = run(routed, ["curl", "-s", "-m", "5", "-w", "%{time_total}", "http://203.0.113.11/"],
+                 gated(driver, "good.test"))
+    assert result.exit == 7, result
+
+
+# ---- who goes away ----
+
+
+GONE = ASK.replace("settimeout(5)", "settimeout(0.5)") + """
 import os, time
 def send(name, port=None):
     packed = b''.join(bytes([len(part)]) + part.encode() for part in name.split('.')) + b'\\0'
@@ -141,6 +215,58 @@ print(said, flush=True)
         assert "ended; nothing" not in said
 
 
+@pytest.mark.escape
+@SOME
+def test_flood_of_knocks(routed, driver):  # noqa: F811
+    """Thousands of unknown addresses while somebody is asked: bounded, none passes, and what is
+    known is reached all the same."""
+    script = """
+import errno, socket, subprocess
+held = []
+for number in range(1500):
+    s = socket.socket(); s.setblocking(False)
+    code = s.connect_ex((f'203.0.113.{11 + number % 40}', 2000 + number))
+    assert code in (errno.EINPROGRESS, errno.ECONNREFUSED), code
+    held.append(s)
+print(subprocess.run(['curl', '-s', '-m', '9', '-o', '/dev/null', 'good.test']).returncode)
+"""
+    with asking(routed, ["python3", "-c", script], *gated(driver, "good.test"), "--json") as session, \
+            session.watch() as control:
+        question(control)
+        assert len(answer(control, {"cmd": "cmd.pending"})["requests"]) <= 64
+        told = json.loads(session.result(40)[1])
+    assert told["stdout"] == "0\n", told
+    assert set(permitted(told["network"])) == {("good.test", "tcp", 80)}, told["network"]
+
+
+FORGE = """
+import socket, struct
+def attempt(protocol, to, message):
+    try:
+        s = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, protocol)
+        s.bind((0, 0)); s.sendto(message, (to, 0)); s.settimeout(0.3)
+        return 'answer %d' % struct.unpack('=i', s.recv(4096)[16:20])[0] if to == 0 else 'sent'
+    except OSError as error:
+        return type(error).__name__
+# bind NFLOG's group 1; add an address to what is wanted, flush the rules; then whoever may listen
+config = struct.pack('=IHHII', 28, 0x401, 5, 1, 0) + struct.pack('!BBH', 0, 0, 1) + struct.pack('=HHBBBB', 5, 1, 1, 0, 0, 0)
+said = {attempt(12, 0, config)} | {attempt(12, to, config) for to in range(1, 400)}
+print(*sorted(said))
+"""
+
+
+@pytest.mark.escape
+@SOME
+def test_workload_cannot_forge_it(routed, driver):  # noqa: F811
+    """It can neither hear nor say what the packet filter tells."""
+    if routed.identity.name == "root":
+        outside = routed.plain(["python3", "-c", FORGE]).stdout
+        assert "answer 0" in outside, "control"
+    result = run(routed, ["python3", "-c", FORGE], gated(driver, "good.test"))
+    assert result.stdout.strip() and "answer 0" not in result.stdout, result
+    assert "sent" not in result.stdout, result
+
+
 @only(("pasta", "user"), ("slirp4netns", "root"))
 def test_listed_name_server_is_asked(routed, driver):  # noqa: F811
     """Whoever lists one wants that: nothing is asked about then."""
@@ -161,14 +287,16 @@ def children_named(pid, name):
     return found
 
 
-@pytest.mark.parametrize("victim", ["sandbox-relay", "sandbox-net"])
-@SOME
-def test_killed_while_somebody_is_asked(routed, driver, victim):  # noqa: F811
+@pytest.mark.parametrize("pair, victim, host", [
+    (("pasta", "user"), "sandbox-relay", "other.test"), (("veth", "root"), "sandbox-net", "other.test"),
+    (("pasta", "root"), "sandbox-net", "203.0.113.11")], indirect=["pair"])
+def test_killed_while_somebody_is_asked(routed, driver, victim, host):  # noqa: F811
     """The question goes, and nothing opens."""
-    script = "curl -s -m 1 -o /dev/null http://other.test/; curl -s -m 1 -o /dev/null 203.0.113.11; echo $?"
-    with asking(routed, ["sh", "-c", script], *gated(driver, "good.test")) as session, \
+    script = "for host in $1 203.0.113.11; do curl -s -m 1 -o /dev/null $host; done; echo $?"
+    with asking(routed, ["sh", "-c", script, "sh", host], *gated(driver, "good.test")) as session, \
             session.watch() as control:
         asked = question(control)
+        assert asked["host"] == host
         (pid,) = eventually(lambda: children_named(session.process.pid, victim))
         os.kill(pid, 9)
         assert next_event(control, "event.withdrawn")["id"] == asked["id"]

@@ -693,6 +693,13 @@ os.mkdir('sent'); sys.stdin.read(1)
     assert listed(json.loads(audit.stdout)) == listed(network)
 
 
+def opened(net, sid):
+    """The first connection to each, in the audit log."""
+    audit = net.plain([net.world.command, "audit", "--json", "--event", "net", sid])
+    lines = [json.loads(line) for line in audit.stdout.splitlines()]
+    return [line for line in lines if line["event"] == "net" and line["decision"] == "allow"]
+
+
 @pytest.mark.works
 def test_connections_are_listed(routed, driver):
     """Where to, by what, how often, how much, and by which rule; also while the session runs."""
@@ -718,6 +725,7 @@ os.mkdir('sent'); sys.stdin.read(1)
         wait_until(lambda: os.path.exists(routed.path("sent")) or process.poll() is not None)
         live = routed.plain([routed.world.command, "stats", "--json", "--once", sid])
         people = routed.plain([routed.world.command, "stats", "--once", sid])
+        wait_until(lambda: len(opened(routed, sid)) == 4)  # while it runs: it may be killed
         out, said = process.communicate("x", 20)
     result = json.loads(out)
     network = result["network"]
@@ -743,6 +751,8 @@ os.mkdir('sent'); sys.stdin.read(1)
     audit = routed.plain([routed.world.command, "audit", "--json", "--event", "net.summary",
                           result["sid"]])
     assert permitted(json.loads(audit.stdout)) == lines
+    assert {(line["host"], line["protocol"], line["port"]): line["rule"]
+            for line in opened(routed, sid)} == {key: line["reason"] for key, line in lines.items()}
 
 
 @only(("slirp4netns", "user"), ("veth", "root"))

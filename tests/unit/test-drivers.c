@@ -11,6 +11,7 @@
 #include "net/drivers/classes.h"
 #include "net/drivers/driver.h"
 #include "net/drivers/egress.h"
+#include "net/drivers/knocks.h"
 #include "net/guard.h"
 
 static struct host_rules *rules_of(const char *allow, const char *deny, bool everything) {
@@ -252,6 +253,80 @@ static void test_approved_classes(void **state) {
   host_rules_free(rules);
 }
 
+/* ---- packets that were told of ---- */
+
+static void test_sightings(void **state) {
+  (void)state;
+  uint8_t four[64] = {0x45, [9] = 6, [12] = 198, 18, 0, 2, 203, 0, 113, 11, 0x80, 0, 1, 0xbb};
+  uint8_t six[64] = {0x60, [6] = 17, [8] = 0xfd, [23] = 2, [24] = 0x20, 1, [39] = 1, 0, 7, 0, 9};
+  struct sighting sighting;
+  assert_true(sighting_parse(four, 24, &sighting));
+  assert_int_equal(sighting.port, 443);
+  assert_int_equal(sighting.client_port, 0x8000);
+  assert_memory_equal(sighting.address.bytes, ((const uint8_t[]){203, 0, 113, 11}), 4);
+  assert_false(sighting_parse(four, 23, &sighting));
+  four[0] = 0x4f;                                    /* with options */
+  assert_false(sighting_parse(four, 64, &sighting)); /* no port there */
+  assert_false(sighting_parse(four, 63, &sighting));
+  for (int size = 0; size < 5; size++) {
+    four[0] = (uint8_t)(0x40 | size);
+    assert_false(sighting_parse(four, 64, &sighting));
+  }
+  assert_true(sighting_parse(six, 44, &sighting));
+  assert_int_equal(sighting.protocol, 17);
+  assert_int_equal(sighting.port, 9);
+  assert_int_equal(sighting.address.family, 6);
+  six[6] = 60; /* something lies between */
+  assert_false(sighting_parse(six, 64, &sighting));
+  assert_false(sighting_parse(six, 0, &sighting));
+}
+
+static struct sighting knock_at(uint16_t port) {
+  return (struct sighting){.unknown = true, .address = {.family = 4, .bytes = {203}}, .port = port};
+}
+
+/* Those who knock again wait; a new one is told of once, and no more than there is room for. */
+static void test_knocks(void **state) {
+  (void)state;
+  static struct knocks knocks;
+  struct knock gone;
+  struct sighting first = knock_at(1);
+  assert_true(knocks_add(&knocks, &first, 1000));
+  assert_false(knocks_add(&knocks, &first, 2000));
+  assert_false(knocks_take_gone(&knocks, 4000, &gone));
+  for (uint16_t port = 2; port <= KNOCKS_LIMIT; port++) {
+    struct sighting next = knock_at(port);
+    assert_true(knocks_add(&knocks, &next, 60000));
+  }
+  struct sighting last = knock_at(KNOCKS_LIMIT + 1);
+  assert_false(knocks_add(&knocks, &last, 60000));
+  assert_true(knocks_take_gone(&knocks, 60000, &gone));
+  assert_int_equal(gone.port, 1);
+  assert_false(knocks_take_gone(&knocks, 60000, &gone));
+  assert_true(knocks_add(&knocks, &last, 60000));
+  knocks_forget(&knocks, &last.address, last.port);
+  knocks_forget(&knocks, &last.address, last.port);
+  assert_int_equal(knocks.count, KNOCKS_LIMIT - 1);
+}
+
+/* Without a kernel that tells nothing is asked about, and nothing more is let through. */
+static void test_asking_rules(void **state) {
+  (void)state;
+  struct host_rules *rules = rules_of("10.0.0.0/8", NULL, false);
+  struct egress egress = {.rules = rules, .resolves = true, .asks = true, .tells = true};
+  _cleanup_free_ char *told = egress_rules(&egress);
+  egress.tells = false;
+  _cleanup_free_ char *untold = egress_rules(&egress);
+  assert_order(told, (const char *const[]){"ip daddr @own4 goto refuse",
+                                           "ip daddr . tcp dport @wanted4 ct mark set",
+                                           "th dport 53 goto refuse", "@asks", "goto ask\n",
+                                           "\t\tgoto refuse\n\t}", NULL});
+  assert_null(strstr(untold, "log "));
+  assert_null(strstr(untold, "wanted"));
+  assert_null(strstr(untold, "goto ask"));
+  host_rules_free(rules);
+}
+
 /* nft checks without loading; that takes root, or a network of one's own. */
 static void check_by_nft(const char *rules) {
   bool root = geteuid() == 0;
@@ -304,6 +379,9 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_classes),
     cmocka_unit_test(test_too_many_classes),
     cmocka_unit_test(test_approved_classes),
+    cmocka_unit_test(test_sightings),
+    cmocka_unit_test(test_knocks),
+    cmocka_unit_test(test_asking_rules),
     cmocka_unit_test(test_table),
     cmocka_unit_test(test_nft_takes_them),
 };

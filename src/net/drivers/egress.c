@@ -7,6 +7,7 @@
 #include "core/cleanup.h"
 #include "core/text.h"
 #include "net/drivers/classes.h"
+#include "net/drivers/sightings.h"
 #include "net/drivers/tallies.h"
 #include "net/guard.h"
 
@@ -126,6 +127,41 @@ static void append_named_rules(struct text *text, const struct port_classes *cla
   }
 }
 
+/* ---- what somebody is asked about ---- */
+
+static void append_answer_set(struct text *text, const char *name, unsigned family) {
+  text_appendf(text,
+               "\tset %s%u {\n\t\ttype ipv%u_addr . inet_service\n\t\tsize %d\n"
+               "\t\tflags timeout\n\t}\n",
+               name, family, family, EGRESS_ANSWERS);
+}
+
+static void append_answer_rule(struct text *text, const char *name, unsigned family,
+                               const char *verdict) {
+  text_appendf(text, "\t\t%s daddr . tcp dport @%s%u %s\n", family == 6 ? "ip6" : "ip", name,
+               family, verdict);
+}
+
+/* What is dropped is sent again by TCP itself, until it is in one of the sets. */
+static void append_ask_chain(struct text *text) {
+  for (unsigned family = 4; family <= 6; family += 2) {
+    append_answer_set(text, EGRESS_WANTED, family);
+    append_answer_set(text, EGRESS_UNWANTED, family);
+  }
+  text_append(text, "\tset " EGRESS_ASKS " {\n\t\ttype inet_proto\n\t}\n\tchain ask {\n");
+  for (unsigned family = 4; family <= 6; family += 2)
+    append_answer_rule(text, EGRESS_UNWANTED, family, "goto refuse");
+  text_appendf(text,
+               "\t\tlimit rate 50/second burst 100 packets log prefix \"%s\" group %d snaplen %d "
+               "queue-threshold 1\n\t\tdrop\n\t}\n",
+               SIGHTING_UNKNOWN, SIGHTING_GROUP, SIGHTING_HEAD);
+}
+
+static void append_ask_rules(struct text *text) {
+  for (unsigned family = 4; family <= 6; family += 2)
+    append_answer_rule(text, EGRESS_WANTED, family, "ct mark set ct mark | " MARK " goto permit");
+}
+
 /* ---- rules ---- */
 
 /* "ip daddr 10.0.0.0/8 meta l4proto { tcp, udp } th dport 80-90 " */
@@ -186,9 +222,14 @@ static void append_egress_chain(struct text *text, const struct egress *egress,
                     "\t\tip daddr @own4 goto refuse\n"
                     "\t\tip6 daddr @own6 goto refuse\n");
   append_named_rules(text, classes);
+  if (egress->asks && egress->tells)
+    append_ask_rules(text);
   if (egress->resolves) /* who else answers knows nothing of them */
     text_append(text, "\t\tmeta l4proto { tcp, udp } th dport 53 goto refuse\n");
   append_rules(text, rules->allow, rules->allow_count, HOST_ANY, "", "goto permit");
+  if (egress->asks && egress->tells)
+    text_append(text, "\t\tmeta l4proto @" EGRESS_ASKS
+                      " tcp flags & (fin | syn | rst | ack) == syn goto ask\n");
   text_appendf(text, "\t\tgoto %s\n\t}\n", rules->everything ? "permit" : "refuse");
 }
 
@@ -200,7 +241,9 @@ char *egress_rules(const struct egress *egress) {
   append_guarded(&text, 4);
   append_guarded(&text, 6);
   append_named_sets(&text, &classes);
-  tallies_append(&text);
+  tallies_append(&text, egress->tells);
+  if (egress->asks && egress->tells)
+    append_ask_chain(&text);
   append_egress_chain(&text, egress, &classes);
   /* Nobody outside begins a connection: published ports come by loopback. */
   text_append(&text,

@@ -14,9 +14,19 @@
 #define EGRESS_NAMED "named%u_%u"
 #define EGRESS_OPEN  4096 /* in one of them */
 
+/* Where names that no rule knows are asked about, addresses are, too (knocks.h): what the answer
+ * was, by family, each an address and a port of TCP; and the protocols of which we are told at all.
+ */
+#define EGRESS_WANTED    "wanted" /* and the family */
+#define EGRESS_UNWANTED  "unwanted"
+#define EGRESS_ASKS      "asks"
+#define EGRESS_ANSWERS   1024   /* in one of them */
+#define EGRESS_ANSWER_MS 150000 /* longer than TCP takes to send its first packet once more */
+
 struct egress {
   const struct host_rules *rules;
   bool resolves, asks;                /* as in settings.h */
+  bool tells;                         /* the kernel can tell of packets (sightings.h) */
   const struct address *name_servers; /* may be asked in mode full */
   size_t name_server_count;
 };

@@ -12,6 +12,7 @@
 #include <sys/socket.h>
 
 #include "core/cleanup.h"
+#include "net/netlink.h"
 
 /* ---- bytes of the interface ---- */
 
@@ -75,24 +76,9 @@ struct named {
 #define NAMED(type, name)                                                                          \
   { .attribute = {.nla_len = sizeof(struct named), .nla_type = (type)}, .text = name }
 
-/* The first attribute of the type among `length` bytes, or NULL. */
-static const struct nlattr *find_attribute(const char *bytes, size_t length, uint16_t type) {
-  while (length >= NLA_HDRLEN) {
-    const struct nlattr *attribute = (const struct nlattr *)bytes;
-    size_t whole = NLA_ALIGN(attribute->nla_len);
-    if (attribute->nla_len < NLA_HDRLEN || attribute->nla_len > length)
-      return NULL;
-    if ((attribute->nla_type & NLA_TYPE_MASK) == type)
-      return attribute;
-    bytes += whole < length ? whole : length;
-    length -= whole < length ? whole : length;
-  }
-  return NULL;
-}
-
-/* The same among what an attribute contains; NULL has nothing. */
+/* The first attribute of the type among what an attribute contains; NULL has nothing. */
 static const struct nlattr *find_within(const struct nlattr *outer, uint16_t type) {
-  return outer ? find_attribute((const char *)outer + NLA_HDRLEN, outer->nla_len - NLA_HDRLEN, type)
+  return outer ? netlink_find((const char *)outer + NLA_HDRLEN, outer->nla_len - NLA_HDRLEN, type)
                : NULL;
 }
 
@@ -135,7 +121,7 @@ static int64_t read_counter(int fd, const char *name) {
   size_t head = NLMSG_SPACE(sizeof(struct nfgenmsg));
   if (header->nlmsg_len < head)
     return -1;
-  return number_of(find_attribute(answer + head, header->nlmsg_len - head, NFTA_OBJ_DATA),
+  return number_of(netlink_find(answer + head, header->nlmsg_len - head, NFTA_OBJ_DATA),
                    NFTA_COUNTER_PACKETS);
 }
 
@@ -180,8 +166,8 @@ static void read_elements(const struct tally_set *set, const struct nlmsghdr *he
   size_t head = NLMSG_SPACE(sizeof(struct nfgenmsg));
   if (header->nlmsg_len < head)
     return;
-  const struct nlattr *list = find_attribute((const char *)header + head, header->nlmsg_len - head,
-                                             NFTA_SET_ELEM_LIST_ELEMENTS);
+  const struct nlattr *list = netlink_find((const char *)header + head, header->nlmsg_len - head,
+                                           NFTA_SET_ELEM_LIST_ELEMENTS);
   const char *at = (const char *)list + NLA_HDRLEN;
   for (size_t left = list ? list->nla_len - NLA_HDRLEN : 0; left >= NLA_HDRLEN;) {
     const struct nlattr *element = (const struct nlattr *)at;

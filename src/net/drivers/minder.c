@@ -132,7 +132,7 @@ static _Noreturn void end_with_monitor(void) {
 static bool wait_for(const struct driver_run *run, struct pollfd *ends, int64_t until) {
   for (;;) {
     int64_t left = until - now_ms();
-    struct pollfd all[3] = {ends[0], ends[1], {.fd = run->line, .events = POLLIN}};
+    struct pollfd all[3] = {ends[0], ends[1], {.fd = run->line}}; /* orders can wait */
     if (left <= 0 || poll(all, 3, (int)left) == 0)
       return false;
     if (all[2].revents)
@@ -234,9 +234,35 @@ static void tell(const struct driver_run *run, enum minder_kind kind, pid_t pid,
   (void)send(run->line, &message, sizeof message, MSG_NOSIGNAL);
 }
 
+static bool tell_of(const struct driver_run *run, enum minder_kind kind,
+                    const struct sighting *sighting) {
+  struct minder_message message = {.kind = kind, .sighting = *sighting};
+  return send(run->line, &message, sizeof message, MSG_NOSIGNAL | MSG_DONTWAIT) > 0;
+}
+
 static int load(struct driver_run *run, const char *text) {
   char *const argv[] = {run->nft, "-f", "-", NULL};
   return driver_command(run, DRIVER_INSIDE, argv, text);
+}
+
+static int load_first(struct driver_run *run, const char *own, bool tells) {
+  struct egress egress = run->request->egress;
+  egress.tells = tells;
+  _cleanup_free_ char *rules = egress_rules(&egress);
+  _cleanup_free_ char *text = xasprintf("%s%s", rules, own);
+  return load(run, text);
+}
+
+/* A kernel that cannot tell of packets refuses the rules as a whole. Without that nothing is let
+ * through that would not be otherwise. */
+static int load_all(struct driver_run *run, const char *own) {
+  run->sightings = sightings_open(run->request->net_ns);
+  if (run->sightings >= 0 && load_first(run, own, true) == 0)
+    return 0;
+  if (run->sightings >= 0)
+    close(run->sightings);
+  run->sightings = -1;
+  return load_first(run, own, false);
 }
 
 /* The rules, the first time, with the host's addresses of this moment; then those alone. */
@@ -246,9 +272,7 @@ static int load_rules(struct driver_run *run) {
   _cleanup_free_ char *own = egress_own(addresses, count);
   if (run->loaded && strcmp(own, run->loaded) == 0)
     return 0;
-  _cleanup_free_ char *rules = run->loaded ? xstrdup("") : egress_rules(&run->request->egress);
-  _cleanup_free_ char *text = xasprintf("%s%s", rules, own);
-  if (load(run, text) < 0)
+  if ((run->loaded ? load(run, own) : load_all(run, own)) < 0)
     return -1;
   free(run->loaded);
   run->loaded = steal_pointer(own);
@@ -261,9 +285,8 @@ static int build(struct driver_run *run) {
     return fail(run, "netlink", strerror(errno));
   if (load_rules(run) < 0)
     return -1;
-  if (run->request->openings >= 0)
-    run->filter = openings_socket(run->request->net_ns);
-  if (run->request->openings >= 0 && run->filter < 0)
+  run->filter = openings_socket(run->request->net_ns);
+  if (run->filter < 0)
     return fail(run, "netlink", strerror(-run->filter));
   return run->request->driver->start(run);
 }
@@ -289,27 +312,58 @@ static bool reload(struct driver_run *run, char *said, size_t size) {
   return false;
 }
 
+/* ---- at work ---- */
+
+/* A few at a time: others have their turn. Lost is nothing but a line: who knocks does so again. */
+static void look(struct driver_run *run) {
+  struct sighting sighting;
+  for (int i = 0; i < 64 && sightings_read(run->sightings, &sighting); i++) {
+    if (!sighting.unknown)
+      (void)tell_of(run, MINDER_OPENED, &sighting);
+    else if (knocks_add(&run->knocks, &sighting, (uint64_t)now_ms()) &&
+             !tell_of(run, MINDER_KNOCK, &sighting))
+      knocks_forget(&run->knocks, &sighting.address, sighting.port);
+  }
+}
+
+static void let_go_of_knocks(struct driver_run *run) {
+  struct knock gone;
+  while (knocks_take_gone(&run->knocks, (uint64_t)now_ms(), &gone))
+    (void)tell_of(run, MINDER_LEFT, &(struct sighting){.address = gone.address, .port = gone.port});
+}
+
+static void obey(struct driver_run *run) {
+  struct minder_order order;
+  ssize_t got = recv(run->line, &order, sizeof order, MSG_DONTWAIT);
+  if (got == sizeof order)
+    knocks_obey(&run->knocks, run->filter, &order);
+  else if (got >= 0 || (errno != EAGAIN && errno != EINTR))
+    end_with_monitor();
+}
+
 /* Until the program or the monitor ends. What the program says is read, or it would come to wait
  * for us, and the last of it is kept. */
 static _Noreturn void watch(struct driver_run *run) {
   int tool = (int)syscall(SYS_pidfd_open, run->tool, 0), asker = run->request->openings;
   char said[DRIVER_PROBLEM] = "";
   for (;;) {
-    struct pollfd ends[5] = {{.fd = run->line, .events = POLLIN},
-                             {.fd = tool, .events = POLLIN},
-                             {.fd = run->messages, .events = POLLIN},
-                             {.fd = run->changes, .events = POLLIN},
-                             {.fd = asker, .events = POLLIN}};
-    if (tool >= 0 && poll(ends, ARRAY_SIZE(ends), -1) < 0)
+    struct pollfd ends[6] = {
+        {.fd = run->line, .events = POLLIN},     {.fd = tool, .events = POLLIN},
+        {.fd = run->messages, .events = POLLIN}, {.fd = run->changes, .events = POLLIN},
+        {.fd = asker, .events = POLLIN},         {.fd = run->sightings, .events = POLLIN}};
+    if (tool >= 0 && poll(ends, ARRAY_SIZE(ends), run->knocks.count > 0 ? 1000 : -1) < 0)
       continue;
     if (ends[0].revents)
-      end_with_monitor();
+      obey(run);
     if (ends[2].revents) {
       if (!read_some(run->messages, said, sizeof said))
         run->messages = -1;
     }
     if (ends[4].revents && !openings_serve(asker, run->filter))
       asker = -1;
+    if (ends[5].revents)
+      look(run);
+    let_go_of_knocks(run);
     if (tool < 0 || ends[1].revents || (ends[3].revents && !reload(run, said, sizeof said)))
       break;
   }
@@ -354,8 +408,12 @@ static void keep_only(struct driver_run *run, int user_ns) {
 }
 
 static _Noreturn void launch(struct minder_request *request, int line) {
-  struct driver_run run = {
-      .request = request, .line = line, .messages = -1, .filter = -1, .changes = -1};
+  struct driver_run run = {.request = request,
+                           .line = line,
+                           .messages = -1,
+                           .filter = -1,
+                           .sightings = -1,
+                           .changes = -1};
   find_tools(&run);
   keep_only(&run, request->user_ns);
   /* Above the numbers that programs get. */
@@ -401,6 +459,10 @@ int minder_start(struct minder *minder, const struct minder_request *request,
   fcntl(ends[0], F_SETFL, O_NONBLOCK);
   *minder = (struct minder){.line = ends[0]};
   return 0;
+}
+
+bool minder_order(const struct minder *minder, const struct minder_order *order) {
+  return send(minder->line, order, sizeof *order, MSG_NOSIGNAL | MSG_DONTWAIT) == sizeof *order;
 }
 
 void minder_end(struct minder *minder) {

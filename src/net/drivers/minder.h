@@ -10,17 +10,22 @@
 
 #include "net/drivers/driver.h"
 #include "net/drivers/egress.h"
+#include "net/drivers/knocks.h"
 
 enum minder_kind {
   MINDER_STARTED, /* pid: the minder's own, as the monitor sees it */
   MINDER_READY,   /* the network is there */
   MINDER_FAILED,  /* it could not be had; text: why */
   MINDER_ENDED,   /* the driver's program has ended; text: what it said last */
+  MINDER_OPENED,  /* the first connection to somebody was let through; sighting: which */
+  MINDER_KNOCK,   /* somebody is to be asked about it, which an order answers; sighting: what */
+  MINDER_LEFT,    /* nobody waits for that any more; sighting: address and port */
 };
 
 struct minder_message {
   uint32_t kind;
   int32_t pid;
+  struct sighting sighting;
   char text[DRIVER_PROBLEM];
 };
 
@@ -42,6 +47,9 @@ struct minder_request {
 int minder_start(struct minder *minder, const struct minder_request *request,
                  struct sb_error *error);
 
+/* When it is ready: has it do something. False: it does not listen. */
+bool minder_order(const struct minder *minder, const struct minder_order *order);
+
 /* Ends it and all it has started, and waits until they are gone. */
 void minder_end(struct minder *minder);
 
@@ -51,10 +59,12 @@ struct driver_run {
   const struct minder_request *request;
   char *tools[DRIVER_TOOLS + 1]; /* paths, as in the driver's table */
   char *nft;
-  int line;     /* to the monitor */
-  pid_t tool;   /* the program whose end is the driver's */
-  int messages; /* what it prints, or -1 */
-  int filter;   /* a socket to the session's packet filter, or -1 */
+  int line;      /* to the monitor */
+  pid_t tool;    /* the program whose end is the driver's */
+  int messages;  /* what it prints, or -1 */
+  int filter;    /* a socket to the session's packet filter, or -1 */
+  int sightings; /* a socket on which that tells of packets, or -1 */
+  struct knocks knocks;
   int changes;  /* a socket that hears of the host's addresses, or -1 */
   char *loaded; /* the host's addresses as the session's rules have them; NULL: no rules yet */
   char problem[DRIVER_PROBLEM];

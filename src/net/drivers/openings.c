@@ -9,6 +9,7 @@
 #include <linux/netlink.h>
 #include <sched.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -47,58 +48,63 @@ int openings_socket(int net_ns) {
 
 /* ---- elements ---- */
 
-struct element {
-  const struct address *address;
-  unsigned class;
-  uint64_t milliseconds;
-};
-
 static void add_message(struct netlink_buffer *buffer, uint16_t type, uint16_t flags,
-                        const struct element *element) {
-  char set[32];
-  unsigned family = element->address->family;
+                        const struct filter_element *element) {
   uint64_t timeout = htobe64(element->milliseconds);
-  snprintf(set, sizeof set, EGRESS_NAMED, family, element->class);
   size_t message = netlink_begin_nft(buffer, type, flags | NLM_F_ACK, NFPROTO_INET);
   netlink_put_text(buffer, NFTA_SET_ELEM_LIST_TABLE, EGRESS_TABLE);
-  netlink_put_text(buffer, NFTA_SET_ELEM_LIST_SET, set);
+  netlink_put_text(buffer, NFTA_SET_ELEM_LIST_SET, element->set);
   size_t list = netlink_begin_nest(buffer, NFTA_SET_ELEM_LIST_ELEMENTS);
   size_t item = netlink_begin_nest(buffer, NFTA_LIST_ELEM);
   size_t key = netlink_begin_nest(buffer, NFTA_SET_ELEM_KEY);
-  netlink_put(buffer, NFTA_DATA_VALUE, element->address->bytes, family == 6 ? 16 : 4);
+  netlink_put(buffer, NFTA_DATA_VALUE, element->key, element->key_length);
   netlink_end_nest(buffer, key);
-  if (type == NFT_MSG_NEWSETELEM)
+  if (type == NFT_MSG_NEWSETELEM && element->milliseconds > 0)
     netlink_put(buffer, NFTA_SET_ELEM_TIMEOUT, &timeout, sizeof timeout);
   netlink_end_nest(buffer, item);
   netlink_end_nest(buffer, list);
   netlink_end(buffer, message);
 }
 
-/* One transaction: takes the element away, if it is to be replaced, and adds it. */
-static int change(int filter, const struct element *element, bool replace) {
+/* One transaction: takes the element away, adds it, or first one and then the other. */
+static int change(int filter, const struct filter_element *element, bool removes, bool adds) {
   struct netlink_buffer buffer = {0};
   netlink_add_edge(&buffer, NFNL_MSG_BATCH_BEGIN);
-  if (replace)
+  if (removes)
     add_message(&buffer, NFT_MSG_DELSETELEM, 0, element);
-  add_message(&buffer, NFT_MSG_NEWSETELEM, NLM_F_CREATE | NLM_F_EXCL, element);
+  if (adds)
+    add_message(&buffer, NFT_MSG_NEWSETELEM, NLM_F_CREATE | NLM_F_EXCL, element);
   netlink_add_edge(&buffer, NFNL_MSG_BATCH_END);
   return netlink_exchange(filter, &buffer);
 }
 
-/* Its time begins anew. Before Linux 6.12 that of an element that is there cannot be changed; it
- * may end between two of our steps. */
-static bool renew(int filter, const struct element *element) {
+/* Before Linux 6.12 the time of an element that is there cannot be changed; it may end between two
+ * of our steps. */
+bool filter_add(int filter, const struct filter_element *element) {
   int result = -EEXIST;
   for (int i = 0; i < 8 && (result == -EEXIST || result == -ENOENT); i++)
-    result = change(filter, element, i % 2 == 1);
+    result = change(filter, element, i % 2 == 1, true);
   return result == 0;
+}
+
+bool filter_remove(int filter, const struct filter_element *element) {
+  return change(filter, element, true, false) == 0;
+}
+
+static bool open_one(int filter, const struct opening *opening, const struct address *address,
+                     unsigned class) {
+  struct filter_element element = {.key_length = address->family == 6 ? 16 : 4,
+                                   .milliseconds = (uint64_t)opening->seconds * 1000};
+  snprintf(element.set, sizeof element.set, EGRESS_NAMED, address->family, class);
+  memcpy(element.key, address->bytes, element.key_length);
+  return filter_add(filter, &element);
 }
 
 static bool open_all(int filter, const struct opening *opening) {
   for (size_t i = 0; i < opening->count; i++) {
     for (unsigned class = 0; class < PORT_CLASSES; class ++) {
-      struct element element = {&opening->addresses[i], class, (uint64_t)opening->seconds * 1000};
-      if ((opening->classes & UINT32_C(1) << class) && !renew(filter, &element))
+      if ((opening->classes & UINT32_C(1) << class) &&
+          !open_one(filter, opening, &opening->addresses[i], class))
         return false;
     }
   }

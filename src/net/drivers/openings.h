@@ -32,5 +32,17 @@ struct opened {
  * errno. */
 int openings_socket(int net_ns);
 
+/* An element of a set in the session's packet filter. */
+struct filter_element {
+  char set[32];
+  uint8_t key[20];
+  size_t key_length;
+  uint64_t milliseconds; /* how long it stays; 0: for good */
+};
+
+/* Adds it; if it is there, its time begins anew. */
+bool filter_add(int filter, const struct filter_element *element);
+bool filter_remove(int filter, const struct filter_element *element);
+
 /* Reads one request and answers it; false: nobody asks any more. */
 bool openings_serve(int asker, int filter);

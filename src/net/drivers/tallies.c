@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "core/cleanup.h"
+#include "net/drivers/sightings.h"
 
 static const char *const names[] = {
     [TALLY_REFUSED] = "refused", [TALLY_PEERS] = "peers",       [TALLY_OPENED] = "opened",
@@ -57,7 +58,22 @@ static void append_rule(struct text *text, const struct tally_set *set) {
   text_append(text, set->tally == TALLY_PEERS ? " }\n" : " counter }\n");
 }
 
-void tallies_append(struct text *text) {
+/* When the set is full, all of them are new; so many are told of, the others are counted. */
+static void append_sighting(struct text *text, const struct tally_set *set) {
+  char name[TALLY_NAME_SIZE];
+  if (set->portless)
+    return;
+  tally_set_name(set, name);
+  text_appendf(text, "\t\tmeta nfproto ipv%u meta l4proto { tcp, udp } ", set->family);
+  append_key(text, set);
+  text_appendf(
+      text,
+      " != @%s limit rate 50/second burst 300 packets log prefix \"%s\" group %d snaplen %d "
+      "queue-threshold 1\n",
+      name, SIGHTING_OPENED, SIGHTING_GROUP, SIGHTING_HEAD);
+}
+
+void tallies_append(struct text *text, bool tells) {
   for (size_t i = 0; i < ARRAY_SIZE(names); i++)
     for_each(text, (enum tally)i, append_set);
   text_append(text,
@@ -68,6 +84,8 @@ void tallies_append(struct text *text) {
                     "\t\treject with icmpx type admin-prohibited\n"
                     "\t}\n\tchain begin {\n\t\tcounter name " TALLY_OPENED_ALL "\n"
                     "\t\tct mark set ct mark | " TALLY_MARK "\n");
+  if (tells)
+    for_each(text, TALLY_PEERS, append_sighting);
   for_each(text, TALLY_PEERS, append_rule);
   for_each(text, TALLY_OPENED, append_rule);
   text_append(text, "\t}\n\tchain permit {\n\t\tct mark & " TALLY_MARK " == 0x0 jump begin\n");

@@ -38,4 +38,4 @@ void tally_set_name(const struct tally_set *set, char ret_name[TALLY_NAME_SIZE])
 /* The chains. To go to "permit" or "refuse" is a verdict; packets of connections that have come
  * back are to jump to "arrive". The bit of a connection's mark that says it was counted. */
 #define TALLY_MARK "0x2"
-void tallies_append(struct text *text);
+void tallies_append(struct text *text, bool tells); /* tells: of who is new, see sightings.h */

@@ -1,0 +1,20 @@
+/* Addresses that no rule knows, with a network driver: the minder tells of them (knocks.h),
+ * somebody is asked, and the minder is told the answer. */
+#pragma once
+
+#include "net/drivers/minder.h"
+
+struct monitor;
+
+/* Somebody knocks; nobody waits for that any more. */
+void driven_ask(struct monitor *monitor, const struct sighting *sighting);
+void driven_left(struct monitor *monitor, const struct sighting *sighting);
+
+/* Tells the minder whether somebody is there to be asked, if that has changed. */
+void driven_note_supervisors(struct monitor *monitor, bool nobody);
+
+/* True: somebody was asked about it, and said no. */
+bool driven_was_denied(const struct monitor *monitor, const struct address *address, uint16_t port);
+
+/* Nobody will answer any more. */
+void driven_forget_questions(struct monitor *monitor);
