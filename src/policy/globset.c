@@ -23,6 +23,9 @@ struct entry {
   int index;
   char *text;       /* the fixed part; for GENERAL the whole pattern */
   const char *tail; /* GENERAL: the last component, to refuse most names cheaply */
+  bool top;         /* GENERAL: of one component, so it matches nothing that lies deeper */
+  char path_first;  /* GENERAL: what every path that matches begins with; '\0': anything */
+  char name_first;  /* …and every last component */
   size_t length;
 };
 
@@ -34,8 +37,8 @@ struct byte_set {
 struct glob_set {
   struct entry *entries;
   size_t count;
-  struct byte_set name_first, suffix_last, prefix_first;
-  bool general;
+  struct byte_set name_first, suffix_last, prefix_first, path_first;
+  bool top, general; /* one that may match anything at the top, or anywhere */
 };
 
 static void byte_add(struct byte_set *set, char byte) {
@@ -67,6 +70,10 @@ static bool is_plain(const char *text, size_t length) {
   return length > 0 && at == length;
 }
 
+static char fixed_first(const char *pattern) {
+  return strchr("*?[\\", pattern[0]) ? '\0' : pattern[0];
+}
+
 static struct entry classify(const char *pattern, int index) {
   const char *tail = single_tail(pattern);
   size_t length = tail ? strlen(tail) : 0;
@@ -86,6 +93,9 @@ static struct entry classify(const char *pattern, int index) {
     entry.tail = entry.text + (slash ? slash + 1 - pattern : 0);
     if (strcmp(entry.tail, "**") == 0 || *entry.tail == '\0')
       entry.tail = "*";
+    entry.top = !slash && strcmp(pattern, "**") != 0;
+    entry.path_first = fixed_first(entry.text);
+    entry.name_first = fixed_first(entry.tail);
   }
   entry.length = strlen(entry.text);
   return entry;
@@ -103,7 +113,14 @@ static void note_bytes(struct glob_set *set, const struct entry *entry) {
     byte_add(&set->prefix_first, entry->text[0]);
     break;
   case SHAPE_GENERAL:
-    set->general = true;
+    if (entry->path_first)
+      byte_add(&set->path_first, entry->path_first);
+    else if (entry->top)
+      set->top = true;
+    else if (entry->name_first)
+      byte_add(&set->name_first, entry->name_first);
+    else
+      set->general = true;
     break;
   }
 }
@@ -130,6 +147,9 @@ static bool entry_matches(const struct entry *entry, const char *path, const cha
   case SHAPE_PREFIX:
     return length >= entry->length && memcmp(base, entry->text, entry->length) == 0;
   case SHAPE_GENERAL:
+    if ((entry->top && path != base) || (entry->path_first && path[0] != entry->path_first) ||
+        (entry->name_first && base[0] != entry->name_first))
+      return false;
     return glob_match_name(entry->tail, strlen(entry->tail), base, length) &&
            glob_match(entry->text, path);
   }
@@ -140,7 +160,8 @@ int glob_set_match(const struct glob_set *set, const char *path, const char *bas
   size_t length = strlen(base);
   if (length == 0)
     return -1;
-  bool possible = set->general || byte_has(&set->name_first, base[0]) ||
+  bool possible = set->general || (set->top && path == base) ||
+                  byte_has(&set->path_first, path[0]) || byte_has(&set->name_first, base[0]) ||
                   byte_has(&set->prefix_first, base[0]) ||
                   byte_has(&set->suffix_last, base[length - 1]);
   if (!possible)

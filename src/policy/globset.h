@@ -11,7 +11,8 @@ struct glob_set;
 struct glob_set *glob_set_new(const char *const *patterns, size_t count);
 
 /* Index of a pattern that matches the relative path, -1 if none does. `base` is the path's last
- * component. A hit is a candidate, not a verdict: ask policy_decide, which knows exceptions. */
+ * component, in it. A hit is a candidate, not a verdict: ask policy_decide, which knows exceptions.
+ */
 int glob_set_match(const struct glob_set *set, const char *path, const char *base);
 
 void glob_set_free(struct glob_set *set);
