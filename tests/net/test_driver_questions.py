@@ -171,6 +171,28 @@ def test_nobody_to_ask_about_an_address(routed, driver):  # noqa: F811
     assert result.exit == 7, result
 
 
+@only(("slirp4netns", "user"))
+def test_kernel_that_does_not_tell(routed, driver):  # noqa: F811
+    """Without NFLOG, as an nft that refuses its rules: nothing is asked about addresses, all the rest
+    is as it was."""
+    folder = os.path.dirname(routed.identity.file(
+        routed.home("tools", "nft"),
+        "#!/bin/sh\nrules=$(cat)\ncase $rules in *'log prefix'*) echo no log >&2; exit 1;; esac\n"
+        "echo \"$rules\" | exec /usr/sbin/nft \"$@\"\n"))
+    os.chmod(os.path.join(folder, "nft"), 0o755)
+    script = "for host; do curl -s -m 20 -o /dev/null $host; echo $?; done"
+    with asking(routed, ["sh", "-c", script, "sh", "good.test", "203.0.113.11", "other.test"],
+                *gated(driver, "good.test"), "--json",
+                env={"PATH": folder + ":" + os.environ["PATH"]}) as session, \
+            session.watch() as control:
+        asked = question(control)
+        assert asked["host"] == "other.test", "not the address"
+        approve(control, asked)
+        told = json.loads(session.result()[1])
+    assert told["stdout"].split() == ["0", "7", "0"], told
+    assert set(permitted(told["network"])) == {("good.test", "tcp", 80), ("other.test", "tcp", 80)}
+
+
 # ---- who goes away ----
 
 

@@ -994,6 +994,14 @@ def test_driver_that_does_not_start(routed, driver):
         routes()
 
 
+@only(("pasta", "user"), ("slirp4netns", "user"), ("veth", "root"))
+def test_ignored_signals(routed, driver):
+    """What whoever started us ignores is not for the driver: pasta would not start."""
+    ignore = ["env", "--ignore-signal", "sh", "-c", 'exec "$0" "$@"']
+    result = routed.run([*PLAIN, "http://203.0.113.10/"], options=by(driver), before=ignore)
+    assert result.exit == 0, result
+
+
 @only(("slirp4netns", "user"), ("slirp4netns", "root"))
 def test_no_landlock(routed, driver):
     """A protection that is not there is said aloud; root's shuts itself in."""

@@ -67,13 +67,20 @@ static bool take_place(const struct driver_run *run, const struct program *progr
   return run->request->driver->by_root || caps_pass(TOOL_RIGHTS) == 0;
 }
 
+/* Whoever has started us may ignore signals; pasta takes an ignored SIGPIPE for a failure. */
+static void reset_signals(void) {
+  sigset_t none;
+  for (int number = 1; number < NSIG; number++)
+    (void)signal(number, SIG_DFL);
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
 static pid_t spawn(const struct driver_run *run, const struct program *program) {
   pid_t pid = fork();
   if (pid != 0)
     return pid;
-  sigset_t none;
-  sigemptyset(&none);
-  sigprocmask(SIG_SETMASK, &none, NULL);
+  reset_signals();
   if (take_place(run, program) && place_descriptors(program))
     execve(program->argv[0], program->argv, tool_environment);
   dprintf(program->messages, "cannot start it: %s\n", strerror(errno));
