@@ -302,7 +302,7 @@ static int run_revoke(const struct policy_request *request) {
   _cleanup_free_ char *line =
       xasprintf("revoked: %zu stored, in %zu running session%s%s\n", result.stored, result.sessions,
                 result.sessions == 1 ? "" : "s",
-                result.held ? "; a process that has a folder of it open can still read there" : "");
+                result.held ? "; a process that has a folder of it open may still read there" : "");
   return cli_print(line);
 }
 

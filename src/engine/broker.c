@@ -241,17 +241,11 @@ static int repeat(struct state *state, const struct packet_header *header, const
 
 /* ---- the root of a session whose gate is FUSE ---- */
 
-/* In our own namespace, where nobody walks: the kernel clones attached mounts alone. */
+/* The kernel clones attached mounts alone. In the session's namespace, so that another broker finds
+ * it attached if we die. */
 static int attach_gate(struct state *state) {
-  if (state->gate_attached)
-    return 0;
-  int result = powers_stage(&state->powers);
-  if (result < 0)
-    return result;
-  _cleanup_close_ int target =
-      openat(state->powers.staging, "folder", O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-  result = target < 0 ? -errno : mounts_attach(state->gate, target);
-  state->gate_attached = result == 0;
+  int result = state->gate_attached ? 0 : cellar_put(state->gate);
+  state->gate_attached |= result == 0;
   return result;
 }
 
@@ -272,17 +266,22 @@ static int look_at_host(struct state *state, const char *path, struct likeness *
   ret_likeness->missing = lstat(path, &status) < 0;
   if (ret_likeness->missing)
     return errno == ENOENT ? 0 : -errno;
-  if (S_ISLNK(status.st_mode)) {
-    ssize_t length = readlink(path, ret_likeness->target, sizeof ret_likeness->target - 1);
-    ret_likeness->made = MADE_LINK;
-    return length < 0 ? -errno : 0;
-  }
-  ret_likeness->made = S_ISDIR(status.st_mode) ? MADE_FOLDER : MADE_FILE;
-  result = attach_gate(state);
+  ret_likeness->made = S_ISLNK(status.st_mode)   ? MADE_LINK
+                       : S_ISDIR(status.st_mode) ? MADE_FOLDER
+                                                 : MADE_FILE;
+  if (ret_likeness->made == MADE_LINK &&
+      readlink(path, ret_likeness->target, sizeof ret_likeness->target - 1) < 0)
+    return -errno;
+  return 0;
+}
+
+/* In the session's namespace. What the gate refuses to show is there, and closed. */
+static int take_part(struct state *state, const char *path, struct likeness *likeness) {
+  int result = attach_gate(state);
   if (result < 0)
     return result;
-  ret_likeness->part = mounts_clone(state->gate, path + 1, AT_SYMLINK_NOFOLLOW);
-  return ret_likeness->part < 0 && ret_likeness->part != -EACCES ? ret_likeness->part : 0;
+  likeness->part = mounts_clone(state->gate, path + 1, AT_SYMLINK_NOFOLLOW);
+  return likeness->part < 0 && likeness->part != -EACCES ? likeness->part : 0;
 }
 
 /* Nothing may be looked at that the gate would have to ask about: it would wait for us. */
@@ -331,19 +330,21 @@ static int put_likeness(int root, const char *path, const struct likeness *liken
 
 static int follow(struct state *state, const char *path) {
   struct likeness likeness;
-  int result =
-      state->gate < 0 || strchr(path + 1, '/') ? -EINVAL : look_at_host(state, path, &likeness);
-  if (result < 0)
-    return result;
-  _cleanup_close_ int part = likeness.part;
-  result = powers_go(&state->powers, IN_SESSION);
+  bool ours = state->gate >= 0 && !strchr(path + 1, '/');
+  int result = ours ? look_at_host(state, path, &likeness) : -EINVAL;
+  if (result == 0)
+    result = powers_go(&state->powers, IN_SESSION);
+  if (result == 0 && !likeness.missing && likeness.made != MADE_LINK)
+    result = take_part(state, path, &likeness);
   if (result < 0)
     return result;
   _cleanup_close_ int root = open_root();
-  if (root < 0)
-    return root;
-  result = take_likeness(root, path);
-  return result < 0 || likeness.missing ? result : put_likeness(root, path, &likeness);
+  result = root < 0 ? root : take_likeness(root, path);
+  if (result == 0 && !likeness.missing)
+    result = put_likeness(root, path, &likeness);
+  if (likeness.part >= 0)
+    close(likeness.part);
+  return result;
 }
 
 static int grant(struct state *state, const struct packet_header *header, const char *path,
@@ -399,23 +400,22 @@ static int attach_masks(struct state *state) {
 }
 
 /* It is out of sight. Whoever holds a folder of it is left with its names. */
-static int close_held(struct state *state, int tree) {
+static int close_held(struct state *state) {
   int result = attach_masks(state);
   if (result == 0)
     result = powers_go(&state->powers, IN_SESSION);
   if (result == 0)
-    result = holders_close(&state->holders, tree);
+    result = holders_close(&state->holders);
   return result < 0 ? BROKER_HELD : 0;
 }
 
 static int take_away(struct state *state, const char *path) {
   int result = powers_go(&state->powers, IN_SESSION);
-  if (result < 0)
-    return result;
-  _cleanup_close_ int tree = cellar_take(path);
-  if (tree >= 0)
-    return close_held(state, tree);
-  return tree == -ENODATA ? 0 : tree == -EINVAL || tree == -ENOENT ? tree : cover(state, path);
+  if (result == 0)
+    result = cellar_take(path);
+  if (result > 0)
+    return close_held(state);
+  return result == 0 || result == -EINVAL || result == -ENOENT ? result : cover(state, path);
 }
 
 /* Reopened through a clone that is read-only: a descriptor from the host's own mount could be

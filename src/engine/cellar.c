@@ -13,8 +13,7 @@
 #include "core/cleanup.h"
 #include "engine/mounts.h"
 
-#define PLACE "/dev" /* a sealed tmpfs of the session's own, in every session */
-#define NAME  ".taken-"
+#define NAME ".taken-"
 
 /* The folder above the mount point lets nobody through: the workload has no capabilities, and the
  * file system is read-only for it. Each has one of its own, so that ".." leads from one to no
@@ -22,7 +21,7 @@
 static int dig(void) {
   static unsigned count; /* another broker may have dug before us */
   char name[64], place[128];
-  _cleanup_close_ int folder = mounts_clone(AT_FDCWD, PLACE, 0);
+  _cleanup_close_ int folder = mounts_clone(AT_FDCWD, CELLAR_PLACE, 0);
   struct mount_attr writable = {.attr_clr = MOUNT_ATTR_RDONLY};
   if (folder < 0 || mount_setattr(folder, "", AT_EMPTY_PATH, &writable, sizeof writable) < 0)
     return folder < 0 ? folder : -errno;
@@ -32,7 +31,7 @@ static int dig(void) {
   _cleanup_close_ int above = openat(folder, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
   if (above < 0 || mkdirat(above, "here", 0) < 0)
     return -errno;
-  snprintf(place, sizeof place, PLACE "/%s/here", name);
+  snprintf(place, sizeof place, CELLAR_PLACE "/%s/here", name);
   _cleanup_close_ int target = mounts_open(place);
   if (target < 0)
     return target;
@@ -52,7 +51,7 @@ int cellar_put(int mount) {
 
 int cellar_take(const char *path) {
   if (umount2(path, UMOUNT_NOFOLLOW) == 0)
-    return -ENODATA; /* nobody holds anything of it, and nothing is mounted in it */
+    return 0; /* nobody holds anything of it, and nothing is mounted in it */
   if (errno != EBUSY)
     return -errno;
   _cleanup_close_ int tree = mounts_open(path);
@@ -60,16 +59,16 @@ int cellar_take(const char *path) {
   if (tree < 0 || fstat(tree, &status) < 0)
     return tree < 0 ? tree : -errno;
   if (!S_ISDIR(status.st_mode)) /* holds nothing */
-    return umount2(path, MNT_DETACH | UMOUNT_NOFOLLOW) < 0 ? -errno : -ENODATA;
+    return umount2(path, MNT_DETACH | UMOUNT_NOFOLLOW) < 0 ? -errno : 0;
   _cleanup_close_ int target = dig();
   int result = target < 0 ? target : mounts_attach(tree, target);
   if (result < 0)
     return result;
   calm(tree);
-  return steal_fd(&tree);
+  return 1;
 }
 
 bool cellar_has(const char *path) {
-  static const char start[] = PLACE "/" NAME;
+  static const char start[] = CELLAR_PLACE "/" NAME;
   return strncmp(path, start, sizeof start - 1) == 0;
 }

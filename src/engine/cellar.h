@@ -8,8 +8,10 @@
 
 #include <stdbool.h>
 
-/* In the session's mount namespace. Takes the mount at the path away. Returns a descriptor of its
- * top; -ENODATA if nothing is left of it; or another negative errno. */
+#define CELLAR_PLACE "/dev" /* a sealed tmpfs of the session's own, in every session */
+
+/* In the session's mount namespace. Takes the mount at the path away. Returns 0 if nothing is left
+ * of it, 1 if it is kept, or a negative errno. */
 int cellar_take(const char *path);
 
 /* Attaches a mount there that nobody is to find. 0 or a negative errno. */

@@ -22,11 +22,15 @@
 #define PASS_LIMIT  50    /* a holder may open what is not covered yet, but that becomes less */
 #define PASS_ENOUGH 5     /* in which nothing new was found */
 
+#define DEPTH_LIMIT 4096
+#define INIT        "1" /* ours: nobody may look into it, and it holds nothing */
+
 #define OF_NAMES (IN_CREATE | IN_MOVED_TO | IN_MOVED_FROM | IN_DELETE)
 
 struct closing {
   struct holders *holders;
   bool found; /* something new, in this pass */
+  bool blind; /* there was a process that could not be looked at */
   int result;
 };
 
@@ -70,7 +74,9 @@ static const char *names_next(struct names *names) {
 static int look(int folder, const char *name, struct statx *ret_status) {
   unsigned flags = AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT | AT_STATX_DONT_SYNC;
   unsigned wanted = STATX_TYPE | STATX_INO | STATX_MNT_ID;
-  return statx(folder, name, (int)flags, wanted, ret_status) < 0 ? -errno : 0;
+  if (statx(folder, name, (int)flags, wanted, ret_status) < 0)
+    return -errno;
+  return ret_status->stx_mask & STATX_MNT_ID ? 0 : -ENOTSUP;
 }
 
 static dev_t device_of(const struct statx *status) {
@@ -79,14 +85,6 @@ static dev_t device_of(const struct statx *status) {
 
 static bool is_mask(const struct holders *holders, const struct statx *status) {
   return device_of(status) == holders->masks_device;
-}
-
-static bool is_top(const struct closing *closing, const struct statx *status) {
-  const struct holders *holders = closing->holders;
-  bool top = false;
-  for (size_t i = 0; i < holders->top_count; i++)
-    top |= holders->tops[i] == status->stx_mnt_id;
-  return top && status->stx_attributes & STATX_ATTR_MOUNT_ROOT;
 }
 
 static int cover(const struct holders *holders, int folder, const char *name) {
@@ -120,24 +118,25 @@ static int cover_names(const struct holders *holders, int folder) {
   return names.got < 0 ? -EIO : 0;
 }
 
-/* ".." crosses mounts as well. Whatever has a cover has covers above it. */
-static int cover_above(struct closing *closing, int folder) {
-  struct statx status;
-  int result = look(folder, "", &status);
+/* ".." crosses mounts as well. Whatever has a cover has covers above it; above the top is the
+ * cellar. */
+static int cover_above(const struct holders *holders, int folder) {
   _cleanup_close_ int at = fcntl(folder, F_DUPFD_CLOEXEC, 3);
-  while (result == 0 && !is_top(closing, &status)) {
+  for (int depth = 0; depth < DEPTH_LIMIT; depth++) {
+    struct statx status;
     int above = openat(at, "..", O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (above < 0)
       return -errno;
     close(at);
     at = above;
-    result = look(at, "", &status);
-    if (result == 0 && is_mask(closing->holders, &status))
-      return 0;
-    if (result == 0)
-      result = cover(closing->holders, at, "");
+    int result = look(at, "", &status);
+    if (result < 0 || is_mask(holders, &status) || device_of(&status) == holders->cellar_device)
+      return result;
+    result = cover(holders, at, "");
+    if (result < 0)
+      return result;
   }
-  return result;
+  return -ELOOP;
 }
 
 /* ---- folders that are held ---- */
@@ -186,7 +185,7 @@ static void close_folder(struct closing *closing, int *folder) {
     return;
   closing->found = true;
   int watched = remember(holders, folder, &status);
-  int covered = cover_names(holders, fd), above = cover_above(closing, fd);
+  int covered = cover_names(holders, fd), above = cover_above(holders, fd);
   int result = watched < 0 ? watched : covered < 0 ? covered : above;
   if (result < 0)
     closing->result = result;
@@ -221,11 +220,16 @@ void holders_renew(struct holders *holders) {
 
 /* ---- finding ---- */
 
+static bool is_refusal(int result) {
+  return result == -EACCES || result == -EPERM;
+}
+
 /* By the name that the kernel has for it: nothing is opened that lies elsewhere. */
 static void try_link(struct closing *closing, int folder, const char *name) {
   char text[PATH_MAX];
   ssize_t got = readlinkat(folder, name, text, sizeof text - 1);
   text[got < 0 ? 0 : got] = '\0';
+  closing->blind |= got < 0 && is_refusal(-errno);
   if (!cellar_has(text))
     return;
   _cleanup_close_ int held = openat(folder, name, O_PATH | O_CLOEXEC);
@@ -239,7 +243,9 @@ static void look_at_thread(struct closing *closing, int threads, const char *num
   snprintf(name, sizeof name, "%s/cwd", number);
   try_link(closing, threads, name);
   snprintf(name, sizeof name, "%s/fd", number);
-  if (names_open(&descriptors, threads, name) < 0)
+  int result = names_open(&descriptors, threads, name);
+  closing->blind |= is_refusal(result);
+  if (result < 0)
     return;
   for (const char *descriptor; (descriptor = names_next(&descriptors));)
     try_link(closing, descriptors.fd, descriptor);
@@ -258,43 +264,51 @@ static void look_at_process(struct closing *closing, int processes, const char *
 static int look_at_all(struct closing *closing) {
   _cleanup_names_ struct names processes;
   int result = names_open(&processes, AT_FDCWD, "/proc");
-  closing->found = false;
+  closing->found = closing->blind = false;
   for (const char *name; result == 0 && (name = names_next(&processes));) {
-    if (name[0] >= '1' && name[0] <= '9')
+    if (name[0] >= '1' && name[0] <= '9' && strcmp(name, INIT) != 0)
       look_at_process(closing, processes.fd, name);
   }
+  /* In a container the outer /proc may have stayed, and shows others' processes. We are in none
+   * that is the session's own. */
+  if (access("/proc/self", F_OK) == 0)
+    closing->blind = false;
   return result;
 }
 
-int holders_close(struct holders *holders, int tree) {
-  struct closing closing = {.holders = holders};
-  struct statx status;
-  int result = look(holders->masks, "", &status);
-  holders->masks_device = device_of(&status);
+/* In the session's namespace. */
+static int prepare(struct holders *holders) {
+  struct statx masks, cellar;
+  int result = look(holders->masks, "", &masks);
   if (result == 0)
-    result = look(tree, "", &status);
-  if (result == 0 && holders->top_count == HOLDERS_LIMIT)
-    result = -E2BIG;
+    result = look(AT_FDCWD, CELLAR_PLACE, &cellar);
   if (result < 0)
     return result;
-  holders->tops[holders->top_count++] = status.stx_mnt_id;
+  holders->masks_device = device_of(&masks);
+  holders->cellar_device = device_of(&cellar);
   holders->looks = 0;
-  for (int pass = 0, clean = 0; pass < PASS_LIMIT; pass++) {
+  holders->looks_again = true;
+  return 0;
+}
+
+int holders_close(struct holders *holders) {
+  struct closing closing = {.holders = holders};
+  int result = prepare(holders);
+  for (int pass = 0, clean = 0; result == 0 && pass < PASS_LIMIT; pass++) {
     result = look_at_all(&closing);
     if (result < 0 || closing.result < 0)
       return result < 0 ? result : closing.result;
     clean = closing.found ? 0 : clean + 1;
     if (clean == PASS_ENOUGH)
-      return 0;
+      return closing.blind ? -EACCES : 0;
   }
-  return -EBUSY;
+  return result < 0 ? result : -EBUSY;
 }
 
 static const int pauses[] = {10, 100, 1000, 10000};
 
 int holders_timeout(const struct holders *holders) {
-  return holders->top_count > 0 && holders->looks < ARRAY_SIZE(pauses) ? pauses[holders->looks]
-                                                                       : -1;
+  return holders->looks_again && holders->looks < ARRAY_SIZE(pauses) ? pauses[holders->looks] : -1;
 }
 
 void holders_look(struct holders *holders) {

@@ -10,6 +10,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -26,18 +27,18 @@ struct held_folder {
 struct holders {
   struct powers *powers;
   int masks; /* what masks are made of, in the session's mount namespace; -1: not yet */
-  dev_t masks_device;
+  dev_t masks_device, cellar_device;
   int changes; /* inotify; -1: not yet */
   struct held_folder folders[HOLDERS_LIMIT];
   size_t count;
-  uint64_t tops[HOLDERS_LIMIT]; /* mounts that were taken back */
-  size_t top_count;
-  size_t looks; /* since the last was */
+  size_t looks; /* since something was taken back the last time */
+  bool looks_again;
 };
 
-/* `tree` is a descriptor of what was moved to the cellar. 0, or a negative errno if something that
- * is held could not be covered. */
-int holders_close(struct holders *holders, int tree);
+/* For all that is in the cellar. Called in the session's mount namespace, and comes back there. 0,
+ * or a negative errno if something that is held could not be covered, or may not have been found.
+ */
+int holders_close(struct holders *holders);
 
 /* When to look again, in milliseconds; -1: not any more. */
 int holders_timeout(const struct holders *holders);

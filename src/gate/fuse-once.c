@@ -21,6 +21,9 @@
 #include "gate/hand-back.h"
 #include "gate/quiet.h"
 
+/* Each is a process outside of the session, and of its limits. */
+#define STANDING_LIMIT 256
+
 struct standing {
   struct standing *next;
   struct fuse_gate *fuse;
@@ -108,16 +111,22 @@ static int replace(struct held *held, struct standing *standing) {
                         STAND_IN_HANDS_BACK);
 }
 
+static size_t count_standing(const struct fuse_gate *fuse) {
+  size_t count = 0;
+  for (const struct standing *standing = fuse->standing; standing; standing = standing->next)
+    count++;
+  return count;
+}
+
 static int start(struct held *held, int (*begin)(struct held *held, struct standing *standing)) {
   struct fuse_gate *fuse = held->fuse;
-  int result = need_events(fuse);
-  if (result < 0)
+  if (count_standing(fuse) >= STANDING_LIMIT || need_events(fuse) < 0)
     return -EACCES;
   struct standing *standing = xcalloc(1, sizeof *standing);
   *standing = (struct standing){
       .next = fuse->standing, .fuse = fuse, .stand_in = STAND_IN_NONE, .held = held};
   fuse->standing = held->standing = standing;
-  result = begin(held, standing);
+  int result = begin(held, standing);
   return result < 0 ? result : add_event(fuse, standing->stand_in.result);
 }
 

@@ -19,6 +19,8 @@
 #include "gate/replaced.h"
 #include "gate/waiting.h"
 
+#define ATTEMPTS 3 /* for a job whose broker dies */
+
 /* ---- which mounts there are ---- */
 
 static void collect_mounts(const struct plan *plan, struct strv *ret_mounts) {
@@ -127,13 +129,27 @@ static void finish_job(struct gate *gate, struct grant_job *job, int result, int
   job_free(job);
 }
 
+static void add_job(struct gate *gate, struct grant_job *job);
+
+/* What was to be taken away must be; and what follows the host harms nobody. */
+static bool is_repeated(struct grant_job *job) {
+  return job->request.kind != BROKER_GRANT && job->request.kind != BROKER_OPEN &&
+         job->request.kind != BROKER_LIST && ++job->attempts < ATTEMPTS;
+}
+
 /* What cannot be granted stays closed; the next question starts another broker. */
 static void fail_all(struct gate *gate, int result) {
+  struct grant_job *jobs = gate->jobs;
   broker_end(&gate->broker);
-  while (gate->jobs) {
-    struct grant_job *job = gate->jobs;
-    gate->jobs = job->next;
-    finish_job(gate, job, result, NULL);
+  gate->jobs = NULL;
+  for (struct grant_job *job = jobs, *next; job; job = next) {
+    next = job->next;
+    job->next = NULL;
+    job->sent = job->ready = false;
+    if (is_repeated(job))
+      add_job(gate, job);
+    else
+      finish_job(gate, job, result, NULL);
   }
 }
 
@@ -147,12 +163,23 @@ static int need_broker(struct gate *gate) {
   return broker_start(&gate->broker, &input, &error) < 0 ? -EAGAIN : 0;
 }
 
+/* To another one, if it turns out to be dead. */
+static int send_job(struct gate *gate, const struct grant_job *job) {
+  int result = -EPIPE;
+  for (int attempt = 0; attempt < 2 && result == -EPIPE; attempt++) {
+    if (attempt > 0)
+      broker_end(&gate->broker);
+    result = need_broker(gate);
+    if (result == 0)
+      result = broker_send(&gate->broker, &job->request);
+  }
+  return result;
+}
+
 static void send_next(struct gate *gate) {
   while (gate->jobs && !gate->jobs->sent) {
     struct grant_job *job = gate->jobs;
-    int result = need_broker(gate);
-    if (result == 0)
-      result = broker_send(&gate->broker, &job->request);
+    int result = send_job(gate, job);
     if (result == 0) {
       job->sent = true;
       return;

@@ -34,6 +34,7 @@ struct grant_job {
   char *path;
   struct strv kept, masks;
   struct waiting *waiting;
+  unsigned attempts;
   bool sent, ready; /* ready: only the mounting is left */
   bool revoked;     /* since it was asked for: what it mounts is taken away again */
 };

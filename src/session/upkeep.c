@@ -224,10 +224,10 @@ void upkeep_taken(void *context, const char *path) {
 void upkeep_held(void *context, const char *path) {
   struct monitor *monitor = context;
   _cleanup_free_ char *shown = escape_string(path);
-  _cleanup_free_ char *sentence =
-      xasprintf("'%s' was taken back, but a process has a folder of it open in which not all could "
-                "be covered: it can be read from there until that process ends",
-                shown);
+  _cleanup_free_ char *sentence = xasprintf(
+      "'%s' was taken back, but not every folder of it that a process may have open could "
+      "be found and covered: from there it can still be read until that process ends",
+      shown);
   monitor->upkeep.held = true;
   events_protection(monitor, "protection.weaker", path, sentence);
   monitor_warn(monitor, sentence);

@@ -225,16 +225,6 @@ def test_who_is_traced_connects_once_or_is_refused(box, gate, ground):
     assert lines(inside) == [f"traced-connect {traced}", "connect ok"], (inside, asked)
 
 
-def stand_in_of(monitor):
-    with open(f"/proc/{monitor}/task/{monitor}/children") as source:
-        children = source.read().split()
-    for pid in map(int, children):
-        with contextlib.suppress(OSError), open(f"/proc/{pid}/comm") as source:
-            if source.read().strip() == "sandbox-once":
-                return pid
-    return None
-
-
 @pytest.mark.parametrize("who", ["stand-in", "monitor"])
 def test_who_connects_in_its_place_is_killed(box, gate, ground, who):
     """It waits for somebody who does not take it: nothing hangs, and the call fails."""
@@ -248,7 +238,7 @@ def test_who_connects_in_its_place_is_killed(box, gate, ground, who):
         with gates.Session(box, gate, [files(box), "connect", f"{ground}/socket"],
                            lambda event: gates.approve("once")) as it:
             monitor = sessions.monitor_of(box, it.sid)
-            stand_in = sessions.eventually(lambda: stand_in_of(monitor))
+            stand_in = sessions.eventually(lambda: gates.child_of(monitor, "sandbox-once"))
             os.kill(stand_in if who == "stand-in" else monitor, signal.SIGKILL)
             result = it.finish()
     assert "ok" not in result.stdout, result

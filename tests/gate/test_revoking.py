@@ -2,6 +2,7 @@
 
 import os
 import signal
+import subprocess
 import time
 
 import pytest
@@ -26,17 +27,6 @@ def test_revoking_takes_effect_for_new_opens(box, gate, ground):
     assert len(it.asked) == 2
 
 
-def broker_of(monitor):
-    """Its process; the name is what it calls itself."""
-    with open(f"/proc/{monitor}/task/{monitor}/children") as source:
-        children = source.read().split()
-    for pid in map(int, children):
-        with open(f"/proc/{pid}/comm") as source:
-            if source.read().strip() == "sandbox-broker":
-                return pid
-    return None
-
-
 def test_a_revocation_is_over_when_it_says_so(box, gate, ground):
     """The broker sleeps meanwhile, as it may on a busy machine: nobody is told that all is done."""
     path = f"{ground}/file"
@@ -45,7 +35,7 @@ def test_a_revocation_is_over_when_it_says_so(box, gate, ground):
     with gates.Session(box, gate, ["/bin/sh", "-c", script],
                        lambda event: next(answers, gates.deny())) as it:
         assert sessions.eventually(lambda: os.path.exists(box.path("ready")))
-        broker = broker_of(sessions.monitor_of(box, it.sid))
+        broker = gates.broker_of(sessions.monitor_of(box, it.sid))
         os.kill(broker, signal.SIGSTOP)
         revoking = box.popen([box.world.command, "policy", "revoke", "--session", it.sid, path])
         time.sleep(0.3)
@@ -57,6 +47,27 @@ def test_a_revocation_is_over_when_it_says_so(box, gate, ground):
     assert len(it.asked) == 2
 
 
+@pytest.mark.escape
+def test_a_revocation_outlives_the_broker(box, gate, ground):
+    """It is killed before it has taken anything away: another one does it."""
+    path = f"{ground}/file"
+    script = f"cat {path}; touch ready; while [ ! -e go ]; do sleep 0.02; done; cat {path}"
+    answers = iter([gates.approve()])
+    with gates.Session(box, gate, ["/bin/sh", "-c", script],
+                       lambda event: next(answers, gates.deny())) as it:
+        assert sessions.eventually(lambda: os.path.exists(box.path("ready")))
+        broker = gates.broker_of(sessions.monitor_of(box, it.sid))
+        os.kill(broker, signal.SIGSTOP)
+        revoking = box.popen([box.world.command, "policy", "revoke", "--session", it.sid, path],
+                             stdout=subprocess.PIPE)
+        time.sleep(0.2)
+        os.kill(broker, signal.SIGKILL)
+        said, _ = revoking.communicate(timeout=harness.TIMEOUT)
+        box.identity.file(box.path("go"), "")
+        assert it.finish().stdout == "content of the file\n", it.asked
+    assert revoking.returncode == 0 and b"may still" not in said and len(it.asked) == 2, said
+
+
 def test_what_is_revoked_while_it_is_granted_is_not_granted(box, gate, ground):
     """The answer was yes, and is taken back before the broker has made the mount."""
     path = f"{ground}/file"
@@ -66,7 +77,7 @@ def test_what_is_revoked_while_it_is_granted_is_not_granted(box, gate, ground):
     with gates.Session(box, gate, ["/bin/sh", "-c", script],
                        lambda event: next(answers, gates.deny())) as it:
         assert sessions.eventually(lambda: os.path.exists(box.path("ready")))
-        broker = broker_of(sessions.monitor_of(box, it.sid))
+        broker = gates.broker_of(sessions.monitor_of(box, it.sid))
         os.kill(broker, signal.SIGSTOP)
         box.identity.file(box.path("go"), "")
         assert sessions.eventually(lambda: it.withdrawn.count("allowed") == 2)
@@ -221,12 +232,14 @@ def planted(box):
     return folder
 
 
-def seek(box, gate, folder, more="", meanwhile=lambda: None):
-    """What is found before and after a revocation; and what it said."""
-    script = SEEKER.replace("FOLDER", folder).replace("MORE", more)
+def seek(box, gate, folder, more="", meanwhile=lambda: None, before="", again=False):
+    """What is found before and after a revocation; and what it said. `again`: it is allowed anew when
+    all ways were tried."""
+    script = before + SEEKER.replace("FOLDER", folder).replace("MORE", more)
     answers = iter([gates.approve(tree=folder)])
+    anew = gates.approve(tree=folder) if again else gates.deny()
     with gates.Session(box, gate, ["/usr/bin/python3", "-c", script],
-                       lambda event: next(answers, gates.deny())) as it:
+                       lambda event: next(answers, anew)) as it:
         assert sessions.eventually(lambda: os.path.exists(box.path("ready")))
         revoked = sessions.sandbox(box, "policy", "revoke", "--session", it.sid, folder)
         assert revoked.exit == 0, revoked
@@ -241,7 +254,7 @@ def test_no_way_leads_from_a_folder_that_is_held(box, gate):
     """By descriptors, the working folder, "..", /proc. The control: before, each leads somewhere."""
     (before, after), revoked, _ = seek(box, gate, planted(box))
     assert before.startswith("19;") and after == "0", (before, after)
-    assert "still read" not in revoked.stdout, revoked
+    assert "may still read" not in revoked.stdout, revoked
 
 
 @pytest.mark.escape
@@ -266,6 +279,28 @@ look()
     assert before.startswith("19;") and after == "0", result
 
 
+def test_it_is_said_if_a_process_could_not_be_looked_into(box, gate):
+    """It holds a folder, and shows nobody what it holds."""
+    folder = planted(box)
+    hide = "import ctypes; ctypes.CDLL(None).prctl(4, 0)\n"
+    _, revoked, result = seek(box, gate, folder, before=hide)
+    assert "may still read" in revoked.stdout and "was taken back, but" in result.stderr, (revoked, result)
+
+
+def test_what_was_revoked_can_be_allowed_again(box, gate):
+    """By its name; who held a folder of it from before goes there anew."""
+    folder = planted(box)
+    more = f"""
+print(read(None, '{folder}/top'))
+os.chdir('{folder}/one')
+print(read(None, 'in-one'), read(None, '../top'), flush=True)
+look()
+"""
+    found, _, result = seek(box, gate, folder, more, again=True)
+    assert found[1] == "0" and found[2:4] == ["content top", "content in-one content top"], result
+    assert found[4].startswith("8;"), result  # those that begin with the working folder
+
+
 @pytest.mark.escape
 def test_a_large_folder_that_is_held_is_covered(box, gate):
     folder = planted(box)
@@ -281,7 +316,7 @@ def test_it_is_said_if_who_holds_a_folder_can_still_read(box, gate):
     os.chmod(f"{folder}/one", 0o311)
     (before, _), revoked, result = seek(box, gate, folder)
     assert before.startswith("19;"), before
-    assert "still read" in revoked.stdout and "was taken back, but" in result.stderr, (revoked, result)
+    assert "may still read" in revoked.stdout and "was taken back, but" in result.stderr, (revoked, result)
 
 
 RUNNER = """

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import uuid
 
 import pytest
@@ -96,6 +97,22 @@ def test_what_becomes_of_a_name(box, gate, top):
         assert lines(it.finish()) == ["content", "more", "content of the other"], it.asked
 
 
+def test_names_are_followed_when_a_broker_was_killed(box, gate, top):
+    """Another one takes its place."""
+    if gate == "notify":
+        pytest.skip("its root lists what was used, no more")
+    script = f"{WAIT.format(top.name)} cat {top.path}; touch step; {GONE.format(top.name)}" \
+             f"touch gone; {WAIT.format(top.name)} cat {top.path}/file"
+    with shell(box, gate, script, lambda event: gates.approve()) as it:
+        top.file()
+        assert sessions.eventually(lambda: os.path.exists(box.path("step")))
+        os.kill(gates.broker_of(sessions.monitor_of(box, it.sid)), signal.SIGKILL)
+        top.remove()
+        assert sessions.eventually(lambda: os.path.exists(box.path("gone")))
+        top.folder()
+        assert lines(it.finish()) == ["content", "content of the file"], it.asked
+
+
 def test_a_link_that_the_host_makes(box, gate, top, ground):
     if gate == "notify":
         pytest.skip("its root lists what was used, no more")
@@ -106,6 +123,22 @@ def test_a_link_that_the_host_makes(box, gate, top, ground):
         assert sessions.eventually(lambda: os.path.exists(box.path("step")))
         top.remove()
         assert lines(it.finish()) == [ground, "content of the file"], it.asked
+
+
+@pytest.mark.escape
+def test_what_names_are_taken_from_is_out_of_reach(box, gate, top):
+    """All of the gate lies somewhere in the session then, where a host's own /tmp would be asked for as
+    if it was the session's. The control: it is there."""
+    if gate == "notify":
+        pytest.skip("its root lists what was used, no more")
+    script = WAIT.format(top.name) + "grep -c /dev/.taken /proc/self/mountinfo; " \
+        "for i in /dev/.taken*; do ls $i; ls $i/here; cd $i; cat $i/here/etc/passwd; cat $i/here/tmp/..; " \
+        "chmod 777 $i; done"
+    with shell(box, gate, script, lambda event: gates.approve()) as it:
+        top.folder()
+        result = it.finish()
+    assert lines(result) == ["1"] and result.stderr.count("denied") == 4, result
+    assert not it.asked and "Read-only file system" in result.stderr, (result, it.asked)
 
 
 @pytest.mark.escape
