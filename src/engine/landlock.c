@@ -77,9 +77,18 @@ struct landlock_plan landlock_plan_new(int abi) {
       .abi = abi, .handled_fs = abis[index].handled_fs, .scoped = abis[index].scoped};
 }
 
+static void leave_out(struct landlock_plan *plan, uint64_t rights) {
+  plan->lenient |= plan->handled_fs & rights;
+  plan->handled_fs &= ~rights;
+}
+
 void landlock_skip_files(struct landlock_plan *plan) {
   if (plan->scoped)
-    plan->handled_fs = 0;
+    leave_out(plan, plan->handled_fs);
+}
+
+void landlock_skip_truncation(struct landlock_plan *plan) {
+  leave_out(plan, RIGHT_TRUNCATE);
 }
 
 bool landlock_has_domain(const struct landlock_plan *plan) {

@@ -17,6 +17,7 @@ struct landlock_rule {
 struct landlock_plan {
   int abi;
   uint64_t handled_fs, scoped;
+  bool lenient; /* some of what the kernel could restrict was left out */
   struct landlock_rule *rules;
   size_t rule_count, rule_capacity;
 };
@@ -35,6 +36,10 @@ struct landlock_plan landlock_plan_new(int abi);
 /* Leaves files alone, where the kernel keeps a domain without them: every open costs a walk to the
  * root of the tree otherwise. */
 void landlock_skip_files(struct landlock_plan *plan);
+
+/* The same for truncation alone, which the kernel looks after in every open, also for reading.
+ * What is not below a read-only mount must not be left to it. */
+void landlock_skip_truncation(struct landlock_plan *plan);
 
 /* Whether files, signals or anything else is held: then nothing outside can be traced either. */
 bool landlock_has_domain(const struct landlock_plan *plan);

@@ -193,6 +193,8 @@ static void plan_settings(struct compiler *compiler) {
    * holds what was opened outside, which is not below the session's root. */
   if (compiler->dynamic && !request->outside_files)
     landlock_skip_files(&plan->landlock);
+  else if (!request->outside_files)
+    landlock_skip_truncation(&plan->landlock);
   /* What lies in the private tmpfs is memory as well as disk: the smaller limit holds. */
   const struct limits *limits = &compiler->policy->limits;
   unsigned long long megabytes = limits->disk_mb;

@@ -128,7 +128,7 @@ bool plan_has_overlays(const struct plan *plan) {
 }
 
 bool plan_holds_outside_files(const struct plan *plan) {
-  return plan->gate == GATE_NONE || plan->landlock.handled_fs || !plan->landlock.scoped;
+  return !plan->landlock.lenient;
 }
 
 json_t *plan_to_json(const struct plan *plan) {

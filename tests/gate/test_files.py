@@ -619,6 +619,23 @@ def test_a_redirected_file_is_only_read(box, gate):
         assert inside.stdout == "refused\nrefused\ncontent\n", inside
 
 
+TRUNCATE = ["/usr/bin/python3", "-c", "import os; os.truncate('/proc/self/fd/0', 0)"]
+
+
+def test_a_redirected_file_is_not_truncated_in_static_mode(box):
+    """Landlock leaves truncation alone where all there is lies below read-only mounts; this does not."""
+    path = box.identity.file(box.home("redirected"), "content\n")
+    inside = with_file(box, path, [box.world.command, "run", "--static", "--", *TRUNCATE])
+    assert inside.exit == 1 and "Permission denied" in inside.stderr, inside
+    with sessions.running(box, ["sleep", "60"], "--static") as (_, sid):
+        inside = with_file(box, path, [box.world.command, "exec", sid, "--", *TRUNCATE])
+        assert inside.exit == 1, inside
+        assert_file_itself_is_held(box, sid, path)
+    assert os.path.getsize(path) == len("content\n")
+    outside = with_file(box, path, TRUNCATE)
+    assert outside.exit == 0 and os.path.getsize(path) == 0  # the control: it can be done
+
+
 def assert_file_itself_is_held(box, sid, path):
     null = os.open("/dev/null", os.O_RDWR)
     source = os.open(path, os.O_RDONLY)

@@ -498,6 +498,11 @@ static void test_plans_know_every_abi(void **state) {
     assert_int_equal(plan.rule_count, rows[i].handles);
     if (plan.rule_count)
       assert_int_equal(plan.rules[0].access & ~plan.handled_fs, 0);
+    assert_false(plan.lenient);
+    landlock_skip_truncation(&plan);
+    assert_int_equal(plan.handled_fs != 0, rows[i].handles);
+    assert_int_equal(plan.handled_fs >> 14 & 1, 0);
+    assert_int_equal(plan.lenient, rows[i].truncates);
     landlock_plan_clear(&plan);
   }
 }
