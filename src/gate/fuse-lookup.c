@@ -178,7 +178,8 @@ static void refuse(struct fuse_gate *fuse, fuse_req_t request, struct node *node
 static void refuse_hidden(struct fuse_gate *fuse, fuse_req_t request, struct node *node,
                           const char *path) {
   struct access_request wanted = describe(fuse, request, node, path, WANT_STAT);
-  gate_note_hidden(fuse->gate, &wanted);
+  if (!follows_host(request, node->parent))
+    gate_note_hidden(fuse->gate, &wanted);
   refuse(fuse, request, node);
 }
 

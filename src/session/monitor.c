@@ -256,8 +256,10 @@ static void on_gate(struct monitor *monitor, int *fds) {
   };
   *(config.plan->gate == GATE_NOTIFY ? &config.root : &config.pid_ns) = fds[2];
   memset(fds, -1, FD_PASS_LIMIT * sizeof *fds);
-  if (gate_new(&config, &monitor->gate, &error) < 0)
-    monitor->over = true; /* without it nothing of the session could go on */
+  /* Without it nothing of the session could go on; without its namespaces nothing could be granted.
+   */
+  if (config.user_ns < 0 || gate_new(&config, &monitor->gate, &error) < 0)
+    monitor->over = true;
 }
 
 static void handle_message(struct monitor *monitor, const struct message *message, int *fds) {
