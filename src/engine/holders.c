@@ -305,15 +305,16 @@ int holders_close(struct holders *holders) {
   return result < 0 ? result : -EBUSY;
 }
 
-static const int pauses[] = {10, 100, 1000, 10000};
+static const int pauses[] = {10, 100, 1000, 5000};
 
 int holders_timeout(const struct holders *holders) {
-  return holders->looks_again && holders->looks < ARRAY_SIZE(pauses) ? pauses[holders->looks] : -1;
+  return holders->looks_again ? pauses[holders->looks] : -1;
 }
 
 void holders_look(struct holders *holders) {
   struct closing closing = {.holders = holders};
-  holders->looks++;
+  if (holders->looks < ARRAY_SIZE(pauses) - 1)
+    holders->looks++;
   if (powers_go(holders->powers, IN_SESSION) == 0)
     (void)look_at_all(&closing);
 }

@@ -6,7 +6,7 @@
  *
  * It finds what /proc shows while it looks: not a descriptor that is in a message on its way, nor
  * those of a process that nobody may look into; and who opens and closes them fast enough may slip
- * through. So it looks several times, and again some time later. Runs in the broker: no allocation.
+ * through. So it looks several times, and again and again later. Runs in the broker: no allocation.
  */
 #pragma once
 
@@ -31,7 +31,7 @@ struct holders {
   int changes; /* inotify; -1: not yet */
   struct held_folder folders[HOLDERS_LIMIT];
   size_t count;
-  size_t looks; /* since something was taken back the last time */
+  size_t looks; /* since something was taken back the last time, as far as they are counted */
   bool looks_again;
 };
 
@@ -40,7 +40,7 @@ struct holders {
  */
 int holders_close(struct holders *holders);
 
-/* When to look again, in milliseconds; -1: not any more. */
+/* When to look again, in milliseconds; -1: never. */
 int holders_timeout(const struct holders *holders);
 void holders_look(struct holders *holders);
 
