@@ -104,7 +104,6 @@ struct relay {
   struct missing *missing;        /* names that were just answered with "no such name" */
   unsigned asked_count;           /* questions that are being looked into */
   struct asked *waiting;          /* those of them that wait for the monitor's word */
-  struct approved *approved;      /* names that somebody has just allowed */
   struct watch openings;          /* to a driver's minder */
   struct asked *opening;          /* those that wait for it; the oldest first */
   unsigned openings_sent;         /* that it has not answered yet */

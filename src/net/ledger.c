@@ -112,6 +112,21 @@ void ledger_names(const struct ledger *ledger, const struct address *address, st
   }
 }
 
+bool ledger_next_address(const struct ledger *ledger, const char *name, uint32_t *index,
+                         struct address *ret_address) {
+  for (uint32_t count = lead_count(ledger); *index < count;) {
+    struct ledger_lead lead = ledger->leads[(*index)++];
+    if (lead.line >= line_count(ledger))
+      continue;
+    struct ledger_line line = copy_line(ledger, lead.line);
+    if (strcmp(line.host, name) != 0)
+      continue;
+    *ret_address = lead.address;
+    return true;
+  }
+  return false;
+}
+
 /* ---- for people and programs ---- */
 
 static json_t *line_to_json(const struct ledger_line *line) {

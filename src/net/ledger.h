@@ -61,6 +61,11 @@ void ledger_lead(struct ledger *ledger, const struct ledger_line *line,
 void ledger_names(const struct ledger *ledger, const struct address *address, struct strv *names,
                   char ret_reason[REASON_SIZE]);
 
+/* The other way round: the next address that the name has led to, from *index on. False: no more.
+ */
+bool ledger_next_address(const struct ledger *ledger, const char *name, uint32_t *index,
+                         struct address *ret_address);
+
 /* A connection is made, has carried so many bytes (up: to the outside), and ends; without a line if
  * there was none left. Without a ledger nothing is counted. */
 void ledger_opened(struct ledger *ledger, struct ledger_line *line);

@@ -4,12 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/alloc.h"
 #include "net/questions-private.h"
 
 /* A program that still waits asks again: every 30 seconds, as resolv.conf inside says. */
-#define AGAIN_MS       35000
-#define APPROVED_LIMIT 64
+#define AGAIN_MS 35000
 
 static const struct dns_reply unasked_reply = {.code = DNS_NO_SUCH_NAME, .blocked = true};
 
@@ -97,35 +95,6 @@ void reply_unasked(struct asker *asker, const struct dns_question *question, con
     send_reply(asker, question, &unasked_reply);
 }
 
-/* ---- names that were approved ---- */
-
-struct approved {
-  struct {
-    char name[HOST_NAME_SIZE];
-    uint64_t until_ms;
-  } items[APPROVED_LIMIT];
-  unsigned next;
-};
-
-static bool is_approved(const struct relay *relay, const char *name) {
-  for (size_t i = 0; relay->approved && i < APPROVED_LIMIT; i++) {
-    if (relay->approved->items[i].until_ms > loop_now_ms() &&
-        strcmp(relay->approved->items[i].name, name) == 0)
-      return true;
-  }
-  return false;
-}
-
-void note_approved(struct relay *relay, const char *name, uint32_t seconds) {
-  if (is_approved(relay, name))
-    return; /* its time is not made longer by who uses it */
-  if (!relay->approved)
-    relay->approved = xcalloc(1, sizeof *relay->approved);
-  unsigned at = relay->approved->next++ % APPROVED_LIMIT;
-  strcpy(relay->approved->items[at].name, name);
-  relay->approved->items[at].until_ms = loop_now_ms() + (uint64_t)seconds * 1000;
-}
-
 /* ---- names that somebody may allow ---- */
 
 static bool is_same_asker(const struct asker *one, const struct asker *other) {
@@ -160,35 +129,23 @@ static uint32_t ask(const struct asker *asker, const char *name) {
   return send_ask(relay, asker, &message) ? message.id : 0;
 }
 
-static void go_on(struct asked *asked, const struct dns_question *question) {
-  asked->approved = true;
-  asked->asks = false;
-  asked_look_outside(asked, question->name);
-}
-
 void reply_when_asked(struct asker *asker, const struct dns_question *question,
                       const uint8_t *bytes, size_t length) {
   struct relay *relay = asker->relay;
   if (is_repeated(asker, bytes, length))
     return;
-  bool approved = is_approved(relay, question->name);
-  bool full = relay->asked_count >= ASKED_LIMIT;
-  uint32_t id = full || approved ? 0 : ask(asker, question->name);
-  if (full || (!approved && id == 0)) {
+  uint32_t id = relay->asked_count < ASKED_LIMIT ? ask(asker, question->name) : 0;
+  if (id == 0) {
     reply_refused(asker, question, "too many questions at once", false);
     return;
   }
   struct asked *asked = asked_new(asker, bytes, length);
-  if (asker->flow)
-    asker->flow->asked = asked;
-  if (approved) {
-    go_on(asked, question);
-    return;
-  }
   asked->asks = true;
   asked->until_ms = loop_now_ms() + AGAIN_MS;
-  if (asker->flow)
+  if (asker->flow) {
+    asker->flow->asked = asked;
     asker->flow->until_ms = 0; /* the monitor has a clock of its own for questions */
+  }
   link_waiting(asked, id);
 }
 
@@ -202,7 +159,9 @@ static void answer_one(struct asked *asked, const struct link_message *message) 
   if (asker.flow)
     asker.flow->until_ms = loop_now_ms() + READ_MS; /* for the next one */
   if (message->allowed && real) {                   /* also if somebody came in between */
-    go_on(asked, &question);
+    asked->approved = true;
+    asked->asks = false;
+    asked_look_outside(asked, question.name);
     return;
   }
   if (message->allowed)

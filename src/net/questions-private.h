@@ -62,10 +62,6 @@ void reply_unasked(struct asker *asker, const struct dns_question *question, con
 void reply_when_asked(struct asker *asker, const struct dns_question *question,
                       const uint8_t *bytes, size_t length);
 
-/* The name was approved, and what it leads to is open for so long: until then nobody need be asked
- * again, for a no would close nothing. */
-void note_approved(struct relay *relay, const char *name, uint32_t seconds);
-
 void unlink_waiting(struct asked *asked);
 
 /* ---- questions-real.c ---- */

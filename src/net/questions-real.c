@@ -121,8 +121,6 @@ void answer_real(struct asked *asked, const struct dns_question *question,
       port_classes_of(&relay->classes, relay->input->rules, question->name, asked->approved);
   note_found(asked, question->name);
   asked->ttl = resolved->ttl < OPENING_TTL_MOST ? resolved->ttl : OPENING_TTL_MOST;
-  if (asked->approved)
-    note_approved(relay, question->name, seconds_open(asked));
   if (asked->address_count == 0 || asked->classes == 0)
     reply_real(asked, question, true);
   else

@@ -1,11 +1,15 @@
 /* Questions about addresses; see drivers-ask.h. */
 #include "session/drivers-ask.h"
 
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "core/alloc.h"
 #include "core/cleanup.h"
 #include "core/strv.h"
+#include "net/drivers/classes.h"
+#include "net/drivers/openings.h"
 #include "net/guard.h"
 #include "session/monitor.h"
 #include "session/sockets.h"
@@ -135,6 +139,51 @@ void driven_note_supervisors(struct monitor *monitor, bool nobody) {
   if (minder_order(&driven->minder, &order))
     driven->listens = listens;
 }
+
+/* ---- names that were approved ---- */
+
+#define OPEN_NS ((uint64_t)(OPENING_SHORTEST + OPENING_GRACE) * 1000000000)
+
+bool driven_is_approved(const struct monitor *monitor, const char *name) {
+  const struct driven *driven = &monitor->network.driven;
+  for (size_t i = 0; i < DRIVEN_APPROVED; i++) {
+    if (driven->approved[i].until_ns > monotonic_ns() &&
+        strcmp(driven->approved[i].name, name) == 0)
+      return true;
+  }
+  return false;
+}
+
+void driven_note_approved(struct monitor *monitor, const char *name) {
+  struct driven *driven = &monitor->network.driven;
+  size_t at = driven->approved_count++ % DRIVEN_APPROVED;
+  snprintf(driven->approved[at].name, sizeof driven->approved[at].name, "%s", name);
+  driven->approved[at].until_ns = monotonic_ns() + OPEN_NS;
+}
+
+/* Who owns the session has rights over its packet filter, so nobody need be waited for. Approved
+ * addresses are few, and asked about again without a person, if others were meant. */
+void driven_revoke(struct monitor *monitor, const char *host) {
+  struct driven *driven = &monitor->network.driven;
+  const struct network_settings *network = &monitor->request->plan->network;
+  struct port_classes classes = {0};
+  struct address address;
+  uint32_t index = 0;
+  if (driven->rules < 0)
+    return;
+  (void)port_classes_new(network->rules, network->may_ask, &classes); /* the plan has seen to it */
+  for (size_t i = 0; i < DRIVEN_APPROVED; i++) {
+    if (strcmp(driven->approved[i].name, host) == 0)
+      driven->approved[i].until_ns = 0;
+  }
+  (void)filter_flush(driven->rules, EGRESS_WANTED "4");
+  (void)filter_flush(driven->rules, EGRESS_WANTED "6");
+  while (monitor->network.ledger &&
+         ledger_next_address(monitor->network.ledger, host, &index, &address))
+    openings_close(driven->rules, &address, classes.count);
+}
+
+/* ---- the end ---- */
 
 void driven_forget_questions(struct monitor *monitor) {
   struct driven *driven = &monitor->network.driven;

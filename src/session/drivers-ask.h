@@ -16,5 +16,13 @@ void driven_note_supervisors(struct monitor *monitor, bool nobody);
 /* True: somebody was asked about it, and said no. */
 bool driven_was_denied(const struct monitor *monitor, const struct address *address, uint16_t port);
 
+/* A name was approved; was it a short time ago? */
+void driven_note_approved(struct monitor *monitor, const char *name);
+bool driven_is_approved(const struct monitor *monitor, const char *name);
+
+/* What was approved for this name or address is closed when this returns; connections that were
+ * made go on. */
+void driven_revoke(struct monitor *monitor, const char *host);
+
 /* Nobody will answer any more. */
 void driven_forget_questions(struct monitor *monitor);

@@ -13,7 +13,8 @@
 
 struct monitor;
 
-#define DRIVEN_DENIED 64 /* remembered */
+#define DRIVEN_DENIED   64 /* remembered */
+#define DRIVEN_APPROVED 64
 
 struct driven {
   struct minder minder;
@@ -30,7 +31,12 @@ struct driven {
     struct address address;
     uint16_t port;
   } denied[DRIVEN_DENIED]; /* by whoever was asked; the latest */
-  struct bucket recording; /* lines about new hosts in the audit log */
+  size_t approved_count;
+  struct {
+    char name[HOST_NAME_SIZE];
+    uint64_t until_ns;
+  } approved[DRIVEN_APPROVED]; /* names, the latest */
+  struct bucket recording;     /* lines about new hosts in the audit log */
   char problem[DRIVER_PROBLEM];
 };
 #define DRIVEN_NONE                                                                                \

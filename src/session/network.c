@@ -157,6 +157,7 @@ struct network_question {
   struct monitor *monitor;
   uint32_t id; /* the relay's */
   uint64_t ticket;
+  char name[HOST_NAME_SIZE]; /* all of its ports, for a driver; else empty */
 };
 
 struct network_answer {
@@ -217,10 +218,16 @@ static void forget(struct network *network, struct network_question *question) {
   free(question);
 }
 
+static void note_approved(const struct network_question *question, enum answer given) {
+  if (question->name[0] && given == ANSWER_ALLOW)
+    driven_note_approved(question->monitor, question->name);
+}
+
 static void on_answer(void *context, uint64_t ticket, const struct answered *answered) {
   (void)ticket;
   struct network_question *question = context;
   struct monitor *monitor = question->monitor;
+  note_approved(question, answered->answer);
   answer(monitor, question->id, answered->answer == ANSWER_ALLOW, "denied when asked");
   forget(&monitor->network, question);
 }
@@ -228,6 +235,7 @@ static void on_answer(void *context, uint64_t ticket, const struct answered *ans
 static void answer_at_once(struct network_question *question, enum answer given) {
   struct monitor *monitor = question->monitor;
   bool asked = decisions_may_allow_hosts(monitor->supervision.decisions);
+  note_approved(question, given);
   answer(monitor, question->id, given == ANSWER_ALLOW, asked ? "denied when asked" : UNASKED);
   forget(&monitor->network, question);
 }
@@ -236,6 +244,11 @@ static void ask(struct monitor *monitor, const struct link_message *message) {
   struct decisions *decisions = monitor->supervision.decisions;
   if (!decisions) {
     answer(monitor, message->id, false, UNASKED);
+    return;
+  }
+  bool of_driver = monitor->request->plan->network.driver && message->port == 0;
+  if (of_driver && driven_is_approved(monitor, message->host)) {
+    answer(monitor, message->id, true, "");
     return;
   }
   struct access_request request = {
@@ -250,6 +263,8 @@ static void ask(struct monitor *monitor, const struct link_message *message) {
   *question = (struct network_question){
       .next = monitor->network.questions, .monitor = monitor, .id = message->id};
   monitor->network.questions = question;
+  if (of_driver)
+    strcpy(question->name, message->host);
   struct answered answered = {0};
   question->ticket = decisions_ask(decisions, &request, on_answer, question, &answered);
   if (answered.answer != ANSWER_PENDING)

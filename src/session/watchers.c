@@ -15,6 +15,7 @@
 #include "core/json.h"
 #include "core/path.h"
 #include "session/ancestors.h"
+#include "session/drivers-ask.h"
 #include "session/monitor.h"
 #include "session/questions.h"
 #include "session/revoking.h"
@@ -291,6 +292,8 @@ json_t *on_revoke(void *context, const struct request *request, struct sb_error 
     sb_fail(error, SB_CODE_USAGE, 0, "cmd.revoke needs a \"path\" or a \"host\"");
     return NULL;
   }
+  if (revocation.host)
+    driven_revoke(monitor, revocation.host);
   if (decisions_revoke(decisions, &revocation, &stored, error) < 0)
     return NULL;
   revoking_answer(monitor, request, json_pack("{s:b, s:i}", "ok", 1, "stored", (int)stored));

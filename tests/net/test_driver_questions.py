@@ -163,6 +163,37 @@ def test_who_has_stopped_knocking_is_not_asked_about(routed, driver):  # noqa: F
         assert next_event(control, "event.withdrawn")["id"] == asked["id"]
 
 
+@pytest.mark.escape
+@SOME
+def test_revoked(routed, driver):  # noqa: F811
+    """New connections are asked about from the reply on, whether a name or an address was approved."""
+    script = ("for turn in 1 2; do for host in other.test 203.0.113.10; do "
+              "curl -s -m 20 -o /dev/null $host; echo $? $host; done; done; "
+              "touch reached; while [ ! -e go ]; do sleep 0.02; done; "
+              "for host in 203.0.113.11 other.test 203.0.113.10; do "
+              "curl -s -m 20 -o /dev/null $host & done; wait; echo end")
+    with asking(routed, ["sh", "-c", script], *gated(driver, "six.test"), "--json") as session, \
+            session.watch() as control:
+        for host in ("other.test", "203.0.113.10"):
+            asked = question(control)
+            assert asked["host"] == host, "control: each is asked about once"
+            approve(control, asked, "session")
+        assert eventually(lambda: os.path.exists(routed.path("reached")), 20)
+        for host in ("other.test", "203.0.113.10"):
+            assert answer(control, {"cmd": "cmd.revoke", "host": host})["ok"] is True
+        routed.identity.file(routed.path("go"), "")
+        again = [question(control) for _ in range(3)]
+        assert sorted((asked["host"], asked["port"]) for asked in again) == [
+            ("203.0.113.10", 80), ("other.test", 0), ("other.test", 80)], again
+        for asked in again:
+            assert answer(control, {"cmd": "cmd.deny", "id": asked["id"]}) == {"ok": True}
+        told = json.loads(session.result()[1])
+    assert told["stdout"].split() == ["0", "other.test", "0", "203.0.113.10"] * 2 + ["end"], told
+    lines = permitted(told["network"])
+    assert {key: line["connections"] for key, line in lines.items()} == {
+        ("other.test", "tcp", 80): 2, ("203.0.113.10", "tcp", 80): 2}, lines
+
+
 @SOME
 def test_nobody_to_ask_about_an_address(routed, driver):  # noqa: F811
     """Refused at once, as without questions."""

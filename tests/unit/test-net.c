@@ -812,6 +812,13 @@ static void test_leads(void **state) {
   assert_int_equal(one.count, 1);
   assert_string_equal(one.items[0], "good.test");
   assert_string_equal(reason, "network.allow: good.test");
+  struct address found;
+  uint32_t index = 0;
+  assert_true(ledger_next_address(ledger, "good.test", &index, &found));
+  assert_true(address_equal(&found, &here));
+  assert_false(ledger_next_address(ledger, "good.test", &index, &found));
+  index = 0;
+  assert_false(ledger_next_address(ledger, "other.test", &index, &found));
   for (int i = 0; i < 2 * LEDGER_LEADS; i++) {
     char name[16];
     snprintf(name, sizeof name, "%d.test", i % LEDGER_LINES);

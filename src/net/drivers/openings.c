@@ -91,12 +91,37 @@ bool filter_remove(int filter, const struct filter_element *element) {
   return change(filter, element, true, false) == 0;
 }
 
-static bool open_one(int filter, const struct opening *opening, const struct address *address,
-                     unsigned class) {
-  struct filter_element element = {.key_length = address->family == 6 ? 16 : 4,
-                                   .milliseconds = (uint64_t)opening->seconds * 1000};
+bool filter_flush(int filter, const char *set) {
+  struct netlink_buffer buffer = {0};
+  netlink_add_edge(&buffer, NFNL_MSG_BATCH_BEGIN);
+  size_t message = netlink_begin_nft(&buffer, NFT_MSG_DELSETELEM, NLM_F_ACK, NFPROTO_INET);
+  netlink_put_text(&buffer, NFTA_SET_ELEM_LIST_TABLE, EGRESS_TABLE);
+  netlink_put_text(&buffer, NFTA_SET_ELEM_LIST_SET, set);
+  netlink_end(&buffer, message);
+  netlink_add_edge(&buffer, NFNL_MSG_BATCH_END);
+  return netlink_exchange(filter, &buffer) == 0;
+}
+
+/* ---- addresses of names ---- */
+
+static struct filter_element element_of(const struct address *address, unsigned class) {
+  struct filter_element element = {.key_length = address->family == 6 ? 16 : 4};
   snprintf(element.set, sizeof element.set, EGRESS_NAMED, address->family, class);
   memcpy(element.key, address->bytes, element.key_length);
+  return element;
+}
+
+void openings_close(int filter, const struct address *address, size_t class_count) {
+  for (unsigned class = 0; class < class_count; class ++) {
+    struct filter_element element = element_of(address, class);
+    (void)filter_remove(filter, &element); /* or it is not there */
+  }
+}
+
+static bool open_one(int filter, const struct opening *opening, const struct address *address,
+                     unsigned class) {
+  struct filter_element element = element_of(address, class);
+  element.milliseconds = (uint64_t)opening->seconds * 1000;
   return filter_add(filter, &element);
 }
 

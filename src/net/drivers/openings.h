@@ -43,6 +43,10 @@ struct filter_element {
 /* Adds it; if it is there, its time begins anew. */
 bool filter_add(int filter, const struct filter_element *element);
 bool filter_remove(int filter, const struct filter_element *element);
+bool filter_flush(int filter, const char *set);
+
+/* Takes back what names have opened of this address, in so many classes. */
+void openings_close(int filter, const struct address *address, size_t class_count);
 
 /* Reads one request and answers it; false: nobody asks any more. */
 bool openings_serve(int asker, int filter);
