@@ -15,6 +15,9 @@ from test_filtered import PLAIN
 from test_host_questions import approve, question
 
 SOME = only(("pasta", "user"), ("veth", "root"))
+ONE = only(("pasta", "user"))
+LONG = pytest.mark.skipif(not os.environ.get("SANDBOX_TEST_LONG"),
+                          reason="waits for TCP; with SANDBOX_TEST_LONG=1")
 
 
 def gated(driver, *hosts):  # noqa: F811
@@ -51,7 +54,7 @@ def test_the_waiting_look_up_goes_on(routed, driver):  # noqa: F811
     assert [(one["host"], one["port"]) for one in told["denials"]] == [(name, 0)]
 
 
-@SOME
+@ONE
 def test_several_look_ups_are_one_question(routed, driver):  # noqa: F811
     """Also where rules are about addresses alone; by TCP, too."""
     script = ("for i in 1 2 3 4; do curl -s -m 20 -o /dev/null http://other.test/$i & done; "
@@ -83,7 +86,7 @@ def test_answer_for_the_user_is_kept(routed, driver):  # noqa: F811
 
 
 @pytest.mark.escape
-@only(("pasta", "user"))
+@ONE
 def test_approved_name_is_still_guarded(routed, driver):  # noqa: F811
     """And its denied ports stay closed."""
     policy = routed.identity.file(routed.home("deny.yaml"),
@@ -107,7 +110,7 @@ def test_approved_name_is_still_guarded(routed, driver):  # noqa: F811
 
 
 @pytest.mark.works
-@only(("slirp4netns", "user"), ("pasta", "root"), ("veth", "root"))
+@only(("slirp4netns", "user"), ("veth", "root"))
 def test_the_waiting_connection_goes_on(routed, driver):  # noqa: F811
     """TCP itself knocks again while somebody is asked. A new port of a known name is asked about as
     that name; what is guarded is not asked about."""
@@ -141,7 +144,8 @@ def test_the_waiting_connection_goes_on(routed, driver):  # noqa: F811
     assert denied == [("10.1.2.3", 80), ("203.0.113.11", 80)], "each of them once"
 
 
-@only(("pasta", "user"))
+@LONG
+@ONE
 def test_several_knocks_are_one_question(routed, driver):  # noqa: F811
     script = "for i in 1 2 3; do curl -s -m 20 -o /dev/null http://203.0.113.11/ & done; wait"
     with asking(routed, ["sh", "-c", script], *gated(driver, "good.test"), "--json") as session, \
@@ -154,7 +158,8 @@ def test_several_knocks_are_one_question(routed, driver):  # noqa: F811
     assert permitted(told["network"])["203.0.113.11", "tcp", 80]["connections"] == 3, told
 
 
-@only(("veth", "root"))
+@LONG
+@SOME
 def test_who_has_stopped_knocking_is_not_asked_about(routed, driver):  # noqa: F811
     script = "timeout 0.5 curl -s http://203.0.113.11/; sleep 30"
     with asking(routed, ["sh", "-c", script], *gated(driver, "good.test")) as session, \
@@ -164,7 +169,7 @@ def test_who_has_stopped_knocking_is_not_asked_about(routed, driver):  # noqa: F
 
 
 @pytest.mark.escape
-@SOME
+@ONE
 def test_revoked(routed, driver):  # noqa: F811
     """New connections are asked about from the reply on, whether a name or an address was approved."""
     script = ("for turn in 1 2; do for host in other.test 203.0.113.10; do "
@@ -240,7 +245,7 @@ def send(name, port=None):
 """
 
 
-@SOME
+@only(("veth", "root"))
 def test_who_has_left_is_not_asked_about(routed, driver):  # noqa: F811
     script = GONE + "s = send('other.test'); time.sleep(0.2); s.close(); time.sleep(30)"
     with asking(routed, ["python3", "-c", script], *gated(driver, "good.test")) as session, \
@@ -250,7 +255,7 @@ def test_who_has_left_is_not_asked_about(routed, driver):  # noqa: F811
         assert next_event(control, "event.withdrawn")["id"] == asked["id"]
 
 
-@SOME
+@ONE
 def test_flood_of_unknown_names(routed, driver):  # noqa: F811
     """What waits is bounded, repeated questions are one, and known names are still answered."""
     script = GONE + """
@@ -269,7 +274,7 @@ print(said, flush=True)
 
 
 @pytest.mark.escape
-@SOME
+@only(("veth", "root"))
 def test_flood_of_knocks(routed, driver):  # noqa: F811
     """Thousands of unknown addresses while somebody is asked: bounded, none passes, and what is
     known is reached all the same."""
@@ -341,7 +346,7 @@ def children_named(pid, name):
 
 
 @pytest.mark.parametrize("pair, victim, host", [
-    (("pasta", "user"), "sandbox-relay", "other.test"), (("veth", "root"), "sandbox-net", "other.test"),
+    (("pasta", "user"), "sandbox-relay", "other.test"),
     (("pasta", "root"), "sandbox-net", "203.0.113.11")], indirect=["pair"])
 def test_killed_while_somebody_is_asked(routed, driver, victim, host):  # noqa: F811
     """The question goes, and nothing opens."""
