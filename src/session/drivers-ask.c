@@ -50,8 +50,7 @@ bool driven_was_denied(const struct monitor *monitor, const struct address *addr
 /* An order that gets lost leaves the packet where it is: it is dropped, and comes again. */
 static void settle(struct driver_question *question, bool yes) {
   struct driven *driven = &question->monitor->network.driven;
-  struct minder_order order = {
-      .kind = ORDER_ANSWER, .yes = yes, .address = question->address, .port = question->port};
+  struct minder_order order = {.yes = yes, .address = question->address, .port = question->port};
   if (!yes && question->ticket > 0)
     note_denied(driven, question);
   (void)minder_order(&driven->minder, &order);
@@ -135,9 +134,8 @@ void driven_note_supervisors(struct monitor *monitor, bool nobody) {
   bool listens = !nobody && monitor->request->plan->network.may_ask;
   if (!driven->ready || driven->gone || driven->listens == listens)
     return;
-  struct minder_order order = {.kind = ORDER_LISTEN, .yes = listens};
-  if (minder_order(&driven->minder, &order))
-    driven->listens = listens;
+  knocks_listen(driven->rules, listens);
+  driven->listens = listens;
 }
 
 /* ---- names that were approved ---- */

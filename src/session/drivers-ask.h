@@ -10,7 +10,7 @@ struct monitor;
 void driven_ask(struct monitor *monitor, const struct sighting *sighting);
 void driven_left(struct monitor *monitor, const struct sighting *sighting);
 
-/* Tells the minder whether somebody is there to be asked, if that has changed. */
+/* Has the packet filter tell of what no rule knows while somebody is there to be asked. */
 void driven_note_supervisors(struct monitor *monitor, bool nobody);
 
 /* True: somebody was asked about it, and said no. */

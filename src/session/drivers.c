@@ -122,6 +122,7 @@ static void handle(struct monitor *monitor, struct minder_message *message) {
   case MINDER_READY:
     driven->ready = true;
     note(monitor, "started", "");
+    network_note_supervisors(monitor); /* before the command's first packet */
     engine_send(&monitor->engine, MESSAGE_CONNECTED, 0);
     return;
   case MINDER_FAILED:

@@ -24,7 +24,7 @@ struct driven {
   bool ready;   /* it has carried, or could have */
   bool failed;  /* it cannot be had: the session does not start */
   bool gone;
-  bool listens;                      /* the minder knows that somebody is there to be asked */
+  bool listens; /* somebody is there to be asked, and the packet filter knows */
   struct driver_question *questions; /* about addresses, that wait for an answer */
   size_t denied_count;
   struct {

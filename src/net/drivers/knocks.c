@@ -54,10 +54,10 @@ bool knocks_take_gone(struct knocks *knocks, uint64_t now_ms, struct knock *ret_
 
 /* ---- orders ---- */
 
-static void listen_for(int filter, bool yes) {
+void knocks_listen(int filter, bool listens) {
   struct filter_element element = {.set = EGRESS_ASKS, .key = {IPPROTO_TCP}, .key_length = 1};
-  if (yes)
-    (void)filter_add(filter, &element);
+  if (listens)
+    (void)filter_add(filter, &element); /* or the kernel cannot tell, and there is no such set */
   else
     (void)filter_remove(filter, &element);
 }
@@ -74,10 +74,6 @@ static void answer(int filter, const struct minder_order *order) {
 }
 
 void knocks_obey(struct knocks *knocks, int filter, const struct minder_order *order) {
-  if (order->kind == ORDER_LISTEN) {
-    listen_for(filter, order->yes);
-    return;
-  }
   knocks_forget(knocks, &order->address, order->port);
   answer(filter, order);
 }

@@ -8,10 +8,9 @@
 
 #define KNOCKS_LIMIT 64 /* at the same time; who comes then knocks again */
 
-/* monitor → minder */
+/* monitor → minder: the answer to a knock */
 struct minder_order {
-  enum { ORDER_LISTEN, ORDER_ANSWER } kind;
-  bool yes; /* listen: somebody is there to be asked; answer: it may pass */
+  bool yes; /* it may pass */
   struct address address;
   uint16_t port;
 };
@@ -33,6 +32,10 @@ void knocks_forget(struct knocks *knocks, const struct address *address, uint16_
 
 /* Takes one out that nobody has repeated for so long that nobody waits any more. */
 bool knocks_take_gone(struct knocks *knocks, uint64_t now_ms, struct knock *ret_gone);
+
+/* In whichever process: whether unknown addresses are told of, or refused at once, because nobody
+ * is there to be asked. */
+void knocks_listen(int filter, bool listens);
 
 /* Does it, in the packet filter. */
 void knocks_obey(struct knocks *knocks, int filter, const struct minder_order *order);
