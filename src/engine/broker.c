@@ -4,9 +4,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
-#include <linux/magic.h>
-#include <linux/openat2.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -17,13 +14,13 @@
 #include <sys/stat.h>
 #include <sys/statfs.h>
 #include <sys/statvfs.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "core/cleanup.h"
 #include "core/file.h"
 #include "engine/cellar.h"
+#include "engine/empty-root.h"
 #include "engine/holders.h"
 #include "engine/listing.h"
 #include "engine/mounts.h"
@@ -39,8 +36,7 @@ struct packet_header {
 
 struct state {
   int channel;
-  int gate; /* what the FUSE gate serves; -1: none */
-  bool gate_attached;
+  struct root_gate gate;
   struct powers powers;
   struct holders holders;
 };
@@ -137,98 +133,11 @@ static int clone_approved(struct state *state, const struct packet_header *heade
   return result < 0 ? result : steal_fd(&tree);
 }
 
-/* ---- the empty root of a session whose gate is seccomp notify ---- */
+/* ---- the session's root ---- */
 
-enum made { MADE_FOLDER, MADE_FILE, MADE_LINK };
-
-static bool is_made(int parent, const char *name, enum made made, const char *target) {
-  static const mode_t kinds[] = {S_IFDIR, S_IFREG, S_IFLNK};
-  struct stat status;
-  char text[PATH_MAX];
-  if (fstatat(parent, name, &status, AT_SYMLINK_NOFOLLOW) < 0 ||
-      (status.st_mode & S_IFMT) != kinds[made])
-    return false;
-  if (made != MADE_LINK)
-    return true;
-  ssize_t length = readlinkat(parent, name, text, sizeof text);
-  return length == (ssize_t)strlen(target) && memcmp(text, target, (size_t)length) == 0;
-}
-
-/* What was something else on the host before is replaced. A file is only what a mount covers, and
- * nobody may open it when the mount is gone. */
-static int make_entry(int parent, const char *name, enum made made, const char *target) {
-  if (is_made(parent, name, made, target))
-    return 0;
-  if (unlinkat(parent, name, 0) < 0 && errno == EISDIR && unlinkat(parent, name, AT_REMOVEDIR) < 0)
-    return -errno;
-  int result = made == MADE_FOLDER ? mkdirat(parent, name, 0755)
-               : made == MADE_FILE ? mknodat(parent, name, S_IFREG, 0)
-                                   : symlinkat(target, parent, name);
-  return result < 0 ? -errno : 0;
-}
-
-static int enter_folder(int parent, const char *name) {
-  struct open_how how = {.flags = O_PATH | O_CLOEXEC | O_DIRECTORY | O_NOFOLLOW,
-                         .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_XDEV};
-  int fd = (int)syscall(SYS_openat2, parent, name, &how, sizeof how);
-  return fd < 0 ? -errno : fd;
-}
-
-/* The root, writable: a mount of our own, with nothing mounted over it. */
-static int open_root(void) {
-  _cleanup_close_ int root = mounts_clone(AT_FDCWD, "/", 0);
-  struct mount_attr writable = {.attr_clr = MOUNT_ATTR_RDONLY};
-  if (root < 0 || mount_setattr(root, "", AT_EMPTY_PATH, &writable, sizeof writable) < 0)
-    return root < 0 ? root : -errno;
-  return steal_fd(&root);
-}
-
-/* Walks to the folder that the entry is in, step by step, following no link; with `makes` it makes
- * the folders on the way. Gives the entry's own name. */
-static int walk_root(const char *path, bool makes, int *ret_folder, char ret_name[NAME_MAX + 1]) {
-  _cleanup_close_ int folder = open_root();
-  if (folder < 0)
-    return folder;
-  for (const char *from = path + 1;;) {
-    const char *end = strchrnul(from, '/');
-    if ((size_t)(end - from) > NAME_MAX)
-      return -ENAMETOOLONG;
-    memcpy(ret_name, from, (size_t)(end - from));
-    ret_name[end - from] = '\0';
-    if (*end == '\0')
-      break;
-    int result = makes ? make_entry(folder, ret_name, MADE_FOLDER, NULL) : 0;
-    int next = result < 0 ? result : enter_folder(folder, ret_name);
-    if (next < 0)
-      return next;
-    close(folder);
-    folder = next;
-    from = end + 1;
-  }
-  *ret_folder = steal_fd(&folder);
-  return 0;
-}
-
-static int make_in_root(const char *path, enum made made, const char *target) {
-  _cleanup_close_ int folder = -1;
-  char name[NAME_MAX + 1];
-  int result = walk_root(path, true, &folder, name);
-  return result < 0 ? result : make_entry(folder, name, made, target);
-}
-
-/* Only if nothing else has come there since. */
 static int forget(struct state *state, const char *path, const char *target) {
   int result = powers_go(&state->powers, IN_SESSION);
-  if (result < 0)
-    return result;
-  _cleanup_close_ int folder = -1;
-  char name[NAME_MAX + 1];
-  result = walk_root(path, false, &folder, name);
-  if (result < 0)
-    return result;
-  if (!is_made(folder, name, MADE_LINK, target))
-    return -ESTALE;
-  return unlinkat(folder, name, 0) < 0 ? -errno : 0;
+  return result < 0 ? result : empty_root_forget(path, target);
 }
 
 static int repeat(struct state *state, const struct packet_header *header, const char *path,
@@ -236,115 +145,7 @@ static int repeat(struct state *state, const struct packet_header *header, const
   int result = powers_go(&state->powers, IN_SESSION);
   if (result < 0)
     return result;
-  return make_in_root(path, header->mask_count ? MADE_LINK : MADE_FOLDER, target);
-}
-
-/* ---- the root of a session whose gate is FUSE ---- */
-
-/* The kernel clones attached mounts alone. In the session's namespace, so that another broker finds
- * it attached if we die. */
-static int attach_gate(struct state *state) {
-  int result = state->gate_attached ? 0 : cellar_put(state->gate);
-  state->gate_attached |= result == 0;
-  return result;
-}
-
-/* The name as the host has it, and the gate's part that stands for it. */
-struct likeness {
-  bool missing;
-  enum made made;
-  char target[PATH_MAX]; /* a link's */
-  int part;              /* -1: none, it is closed */
-};
-
-static int look_at_host(struct state *state, const char *path, struct likeness *ret_likeness) {
-  struct stat status;
-  int result = powers_go(&state->powers, IN_OWN);
-  *ret_likeness = (struct likeness){.part = -1};
-  if (result < 0)
-    return result;
-  ret_likeness->missing = lstat(path, &status) < 0;
-  if (ret_likeness->missing)
-    return errno == ENOENT ? 0 : -errno;
-  ret_likeness->made = S_ISLNK(status.st_mode)   ? MADE_LINK
-                       : S_ISDIR(status.st_mode) ? MADE_FOLDER
-                                                 : MADE_FILE;
-  if (ret_likeness->made == MADE_LINK &&
-      readlink(path, ret_likeness->target, sizeof ret_likeness->target - 1) < 0)
-    return -errno;
-  return 0;
-}
-
-/* In the session's namespace. What the gate refuses to show is there, and closed. */
-static int take_part(struct state *state, const char *path, struct likeness *likeness) {
-  int result = attach_gate(state);
-  if (result < 0)
-    return result;
-  likeness->part = mounts_clone(state->gate, path + 1, AT_SYMLINK_NOFOLLOW);
-  return likeness->part < 0 && likeness->part != -EACCES ? likeness->part : 0;
-}
-
-/* Nothing may be looked at that the gate would have to ask about: it would wait for us. */
-static uint64_t mount_of(int fd) {
-  struct statx status;
-  unsigned flags = AT_EMPTY_PATH | AT_STATX_DONT_SYNC;
-  return statx(fd, "", (int)flags, STATX_MNT_ID, &status) < 0 ? 0 : status.stx_mnt_id;
-}
-
-/* Is there a part of the gate, which can be taken away, or nothing but the root's own entry? */
-static int bare_likeness(const char *path) {
-  struct statfs mount;
-  _cleanup_close_ int there = mounts_open(path), above = mounts_open("/");
-  if (there < 0 || above < 0 || fstatfs(there, &mount) < 0)
-    return there < 0 ? there : above < 0 ? above : -errno;
-  if (mount_of(there) == mount_of(above))
-    return 0;
-  if (mount.f_type != FUSE_SUPER_MAGIC)
-    return -EBUSY;
-  close(steal_fd(&there));
-  return umount2(path, MNT_DETACH | UMOUNT_NOFOLLOW) < 0 ? -errno : 0;
-}
-
-static int take_likeness(int root, const char *path) {
-  struct stat status;
-  if (fstatat(root, path + 1, &status, AT_SYMLINK_NOFOLLOW) < 0)
-    return errno == ENOENT ? 0 : -errno;
-  int result = bare_likeness(path);
-  if (result == 0 && unlinkat(root, path + 1, S_ISDIR(status.st_mode) ? AT_REMOVEDIR : 0) < 0)
-    result = -errno;
-  return result;
-}
-
-/* As init made the others; see view.c. */
-static int put_likeness(int root, const char *path, const struct likeness *likeness) {
-  mode_t mode = likeness->part >= 0 && likeness->made == MADE_FOLDER ? 0755 : 0;
-  const char *name = path + 1;
-  int result = likeness->made == MADE_FOLDER ? mkdirat(root, name, mode)
-               : likeness->made == MADE_FILE ? mknodat(root, name, S_IFREG | mode, 0)
-                                             : symlinkat(likeness->target, root, name);
-  if (result < 0 || likeness->part < 0)
-    return result < 0 ? -errno : 0;
-  _cleanup_close_ int target = mounts_open(path);
-  return target < 0 ? target : mounts_attach(likeness->part, target);
-}
-
-static int follow(struct state *state, const char *path) {
-  struct likeness likeness;
-  bool ours = state->gate >= 0 && !strchr(path + 1, '/');
-  int result = ours ? look_at_host(state, path, &likeness) : -EINVAL;
-  if (result == 0)
-    result = powers_go(&state->powers, IN_SESSION);
-  if (result == 0 && !likeness.missing && likeness.made != MADE_LINK)
-    result = take_part(state, path, &likeness);
-  if (result < 0)
-    return result;
-  _cleanup_close_ int root = open_root();
-  result = root < 0 ? root : take_likeness(root, path);
-  if (result == 0 && !likeness.missing)
-    result = put_likeness(root, path, &likeness);
-  if (likeness.part >= 0)
-    close(likeness.part);
-  return result;
+  return empty_root_make(path, header->mask_count ? MADE_LINK : MADE_FOLDER, target);
 }
 
 static int grant(struct state *state, const struct packet_header *header, const char *path,
@@ -355,7 +156,7 @@ static int grant(struct state *state, const struct packet_header *header, const 
   struct stat status;
   int result = fstat(tree, &status) < 0 ? -errno : powers_go(&state->powers, IN_SESSION);
   if (result == 0 && header->flags & BROKER_MAKE)
-    result = make_in_root(path, S_ISDIR(status.st_mode) ? MADE_FOLDER : MADE_FILE, NULL);
+    result = empty_root_make(path, S_ISDIR(status.st_mode) ? MADE_FOLDER : MADE_FILE, NULL);
   if (result < 0)
     return result;
   _cleanup_close_ int target = mounts_open(path);
@@ -455,8 +256,9 @@ static void obey(struct state *state, const char *packet) {
                : header.kind == BROKER_REVOKE ? take_away(state, path)
                : header.kind == BROKER_REPEAT ? repeat(state, &header, path, masks)
                : header.kind == BROKER_FORGET ? forget(state, path, masks)
-               : header.kind == BROKER_FOLLOW ? follow(state, path)
-                                              : -ENOSYS;
+               : header.kind == BROKER_FOLLOW
+                   ? empty_root_follow(&state->powers, &state->gate, path)
+                   : -ENOSYS;
   answer(state, result, -1);
 }
 
@@ -474,7 +276,7 @@ static _Noreturn void broker_main(int channel, const struct broker_input *input)
   static char packet[PACKET_LIMIT];
   static struct state state;
   state = (struct state){.channel = channel,
-                         .gate = input->gate,
+                         .gate = {.fd = input->gate},
                          .holders = {.powers = &state.powers, .masks = -1, .changes = -1}};
   const int kept[] = {channel, input->user_ns, input->mount_ns, input->gate};
   prctl(PR_SET_NAME, "sandbox-broker");
