@@ -255,6 +255,7 @@ static void obey(struct state *state, const char *packet) {
   int result = header.kind == BROKER_GRANT    ? grant(state, &header, path, masks)
                : header.kind == BROKER_REVOKE ? take_away(state, path)
                : header.kind == BROKER_REPEAT ? repeat(state, &header, path, masks)
+               : header.kind == BROKER_LOOK   ? close_held(state)
                : header.kind == BROKER_FORGET ? forget(state, path, masks)
                : header.kind == BROKER_FOLLOW
                    ? empty_root_follow(&state->powers, &state->gate, path)

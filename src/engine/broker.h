@@ -27,6 +27,8 @@ enum broker_kind {
   BROKER_LIST,   /* copies the names in the folder at `path`; the reply carries the copy */
   BROKER_FOLLOW, /* the host has changed the name `path` in "/": the session's root gets its
                     likeness */
+  BROKER_LOOK,   /* looks for who holds folders of what was taken back, after another broker's death
+                  */
   BROKER_OPEN,   /* opens the file at `path` through a read-only clone; the reply carries it */
 };
 

@@ -137,13 +137,18 @@ static bool is_repeated(struct grant_job *job) {
          job->request.kind != BROKER_LIST && ++job->attempts < ATTEMPTS;
 }
 
-/* What cannot be granted stays closed; the next question starts another broker. */
+static struct grant_job *new_job(enum broker_kind kind, const char *path, unsigned flags);
+
+/* What cannot be granted stays closed; the next question starts another broker. One that has taken
+ * something back is replaced at once: it kept it covered. */
 static void fail_all(struct gate *gate, int result) {
   struct grant_job *jobs = gate->jobs;
+  bool looks = gate->taken_back;
   broker_end(&gate->broker);
   gate->jobs = NULL;
   for (struct grant_job *job = jobs, *next; job; job = next) {
     next = job->next;
+    looks &= job->request.kind != BROKER_LOOK;
     job->next = NULL;
     job->sent = job->ready = false;
     if (is_repeated(job))
@@ -151,6 +156,8 @@ static void fail_all(struct gate *gate, int result) {
     else
       finish_job(gate, job, result, NULL);
   }
+  if (looks)
+    add_job(gate, new_job(BROKER_LOOK, "/", 0));
 }
 
 static int need_broker(struct gate *gate) {

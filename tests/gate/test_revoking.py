@@ -232,7 +232,7 @@ def planted(box):
     return folder
 
 
-def seek(box, gate, folder, more="", meanwhile=lambda: None, before="", again=False, script=SEEKER):
+def seek(box, gate, folder, more="", meanwhile=lambda it: None, before="", again=False, script=SEEKER):
     """What is found before and after a revocation; and what it said. `again`: it is allowed anew when
     all ways were tried."""
     script = before + script.replace("FOLDER", folder).replace("MORE", more)
@@ -243,7 +243,7 @@ def seek(box, gate, folder, more="", meanwhile=lambda: None, before="", again=Fa
         assert sessions.eventually(lambda: os.path.exists(box.path("ready")))
         revoked = sessions.sandbox(box, "policy", "revoke", "--session", it.sid, folder)
         assert revoked.exit == 0, revoked
-        meanwhile()
+        meanwhile(it)
         box.identity.file(box.path("go"), "")
         result = it.finish()
     return lines(result), revoked, result
@@ -262,7 +262,7 @@ def test_what_the_host_changes_in_a_held_folder_is_covered_again(box, gate):
     """Whoever replaces a file takes its cover away, and a new one has none: for an instant."""
     folder = planted(box)
 
-    def change():
+    def change(_):
         for name in ("top", "new", "one/in-one"):
             box.identity.file(f"{folder}/{name}.tmp", "content replaced\n")
             os.rename(f"{folder}/{name}.tmp", f"{folder}/{name}")
@@ -299,6 +299,29 @@ look()
     found, _, result = seek(box, gate, folder, more, again=True)
     assert found[1] == "0" and found[2:4] == ["content top", "content in-one content top"], result
     assert found[4].startswith("8;"), result  # those that begin with the working folder
+
+
+@pytest.mark.escape
+def test_what_is_held_stays_covered_when_the_broker_is_killed(box, gate):
+    """Another one goes on, also with what the host changes."""
+    folder = planted(box)
+
+    def change(it):
+        monitor = sessions.monitor_of(box, it.sid)
+        broker = gates.broker_of(monitor)
+        os.kill(broker, signal.SIGKILL)
+        assert sessions.eventually(lambda: gates.broker_of(monitor) not in (None, broker))
+        box.identity.file(f"{folder}/top.tmp", "content replaced\n")
+        os.rename(f"{folder}/top.tmp", f"{folder}/top")
+
+    more = """
+until = time.monotonic() + 20
+while any(read(*way) for way in ways) and time.monotonic() < until:
+    time.sleep(0.02)
+look()
+"""
+    (before, _, after), _, result = seek(box, gate, folder, more, change)
+    assert before.startswith("19;") and after == "0", result
 
 
 @pytest.mark.escape
