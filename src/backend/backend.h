@@ -106,6 +106,8 @@ struct backend_request {
   session_listener *listener;
   void *listener_context;
   struct audit *audit; /* the session's log; set by backend_run */
+  pid_t *guard;        /* if not NULL: gets a guard that has done its work and is still to be waited
+                          for, which takes the kernel a while; set by backend_run */
 };
 
 /* A file the command needs: passed by descriptor (a seccomp program), or made in the scratch

@@ -12,6 +12,8 @@
 #include "core/file.h"
 #include "engine/landlock.h"
 
+#define OWN_PROGRAM "/proc/self/exe"
+
 static void probe(const struct host_context *host, const struct policy *policy,
                   struct backend_status *status) {
   (void)host;
@@ -38,9 +40,10 @@ static void add_environment(struct wrapped *wrapped, const struct plan *plan,
 
 static int wrap(const struct backend_request *request, struct wrapped *ret,
                 struct sb_error *error) {
-  _cleanup_free_ char *own = NULL;
-  if (file_resolve("/proc/self/exe", &own) < 0)
-    return sb_fail(error, SB_CODE_SYSTEM, 0, "our own program cannot be found by /proc/self/exe");
+  /* By name for who runs the words later; our own runner needs none of them. */
+  _cleanup_free_ char *own = request->only_words ? NULL : xstrdup(OWN_PROGRAM);
+  if (!own && file_resolve(OWN_PROGRAM, &own) < 0)
+    return sb_fail(error, SB_CODE_SYSTEM, 0, "our own program cannot be found by " OWN_PROGRAM);
   struct wrapped wrapped = WRAPPED_NONE;
   struct landlock_blob blob =
       landlock_pack(request->plan, landlock_abi(), request->policy->network.mode == NETWORK_FULL,

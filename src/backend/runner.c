@@ -55,7 +55,7 @@ struct runner {
   int scratch_lock;
   struct text status_text;
   bool timed_out, over, reported;
-  bool tidied; /* the guard has removed the scratch folder: it came to its end */
+  bool tidied; /* the guard removes the scratch folder: it came to its end */
   int was_subreaper;
   int early;     /* a signal that came before the command */
   int abandoned; /* the signal that ended the start */
@@ -525,14 +525,25 @@ static void look_once(struct runner *runner) {
 
 /* ---- the end ---- */
 
-/* The guard ends what is still there; if it was killed itself, its children have come to us. */
+static int wait_for(pid_t guard) {
+  int status = 0;
+  while (guard > 0 && waitpid(guard, &status, 0) < 0 && errno == EINTR)
+    ;
+  return status;
+}
+
+/* The guard ends what is still there; if it was killed itself, its children have come to us. When
+ * it reports, nothing is left but itself and the scratch folder, which it removes. */
 static void end_guard(struct runner *runner) {
   if (runner->channel >= 0)
     close(runner->channel);
-  int status = 0;
-  while (runner->guard > 0 && waitpid(runner->guard, &status, 0) < 0 && errno == EINTR)
-    ;
-  runner->tidied = runner->reported && WIFEXITED(status);
+  if (runner->reported && runner->request->guard) {
+    *runner->request->guard = runner->guard;
+    runner->tidied = true;
+  } else {
+    int status = wait_for(runner->guard);
+    runner->tidied = runner->reported && WIFEXITED(status);
+  }
   if (runner->guard > 0 && !runner->reported)
     processes_kill_orphans(runner->request->session_id);
   if (!runner->was_subreaper)
@@ -681,10 +692,13 @@ int backend_run(const struct backend *backend, const struct backend_request *req
   struct audit *audit = NULL;
   if (!backend->keeps_log && events_open(&subject, &audit, error) < 0)
     return -1;
+  pid_t guard = 0;
   struct backend_request audited = *request;
   audited.audit = audit;
+  audited.guard = &guard;
   int result = backend->run ? backend->run(&audited, ret_result, error)
                             : backend_run_wrapped(backend, &audited, ret_result, error);
   events_close(audit, ret_result);
+  (void)wait_for(guard);
   return result;
 }

@@ -9,7 +9,7 @@ enum message_kind {
   /* monitor → init */
   MESSAGE_MAPPED,       /* ids are mapped: build the base */
   MESSAGE_GO,           /* the plan is there, placeholders exist: go on; or the terminal is ready */
-  MESSAGE_READY,        /* the session is registered and in the log: the command may start */
+  MESSAGE_READY,        /* the session is registered: the command may start */
   MESSAGE_SIGNAL,       /* value: signal for the workload's first process */
   MESSAGE_SIGNAL_GROUP, /* value: signal for its whole process group */
   MESSAGE_SIGNAL_ALL,   /* value: signal for every process of the session but init */

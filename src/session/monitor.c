@@ -544,15 +544,15 @@ static int start(struct monitor *monitor, struct sb_error *error) {
   if (request->watched->count > 0)
     monitor->snapshot = changes_snapshot_begin(request->watched->items, request->watched->count,
                                                &changes_default_limits);
-  if (placeholders_create(&monitor->placeholders, request->plan, request->host, request->session_id,
+  if (events_start(monitor, error) < 0 ||
+      placeholders_create(&monitor->placeholders, request->plan, request->host, request->session_id,
                           error) < 0)
     return -1;
   report_phase(request->report, PHASE_PLACEHOLDERS);
   if (engine_go(&monitor->engine, MESSAGE_GO, error) < 0)
     return -1;
   /* While the child mounts the places. */
-  if (register_session(monitor, error) < 0 || events_start(monitor, error) < 0 ||
-      supervision_start(monitor, error) < 0)
+  if (register_session(monitor, error) < 0 || supervision_start(monitor, error) < 0)
     return -1;
   return engine_go(&monitor->engine, MESSAGE_READY, error);
 }

@@ -12,6 +12,7 @@ import time
 import pytest
 
 import dynamic
+from harness import command_line
 from sessions import eventually, monitor_of
 
 
@@ -319,6 +320,7 @@ def test_a_monitor_killed_while_it_writes(log):
         os.kill(monitor, signal.SIGKILL)
         for client in clients:
             client.wait(10)
+        assert eventually(lambda: command_line(monitor) is None)  # only the dead are tidied up after
         assert log.run("true").exit == 0
         result = log.verify()
         assert result.exit == 0, result
