@@ -601,6 +601,7 @@ static void finish(struct monitor *monitor) {
     limit_group_watch_disk(&monitor->limits, LAST_DISK_BUDGET_NS);
   limit_group_sample(&monitor->limits, &monitor->result->usage);
   gate_free(monitor->gate); /* first: who waits for it cannot even be killed */
+  monitor->gate = NULL;     /* the keeper's last words may be for it */
   engine_kill(&monitor->engine);
   upkeep_end(monitor);
   connects_end(monitor);

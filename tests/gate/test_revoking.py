@@ -246,6 +246,7 @@ def seek(box, gate, folder, more="", meanwhile=lambda it: None, before="", again
         meanwhile(it)
         box.identity.file(box.path("go"), "")
         result = it.finish()
+    assert result.exit == 0, result
     return lines(result), revoked, result
 
 

@@ -3,6 +3,7 @@
 import os
 import shutil
 import signal
+import threading
 import uuid
 
 import pytest
@@ -111,6 +112,26 @@ def test_names_are_followed_when_a_broker_was_killed(box, gate, top):
         assert sessions.eventually(lambda: os.path.exists(box.path("gone")))
         top.folder()
         assert lines(it.finish()) == ["content", "content of the file"], it.asked
+
+
+def test_names_that_come_and_go_while_sessions_end(box, gate, top):
+    """What is still being told of a name finds no gate any more."""
+    over = threading.Event()
+
+    def change():
+        while not over.is_set():
+            os.mkdir(top.path)
+            os.rmdir(top.path)
+
+    changing = threading.Thread(target=change)
+    changing.start()
+    try:
+        for _ in range(8):
+            inside = box.run(["sleep", "0.1"], options=("--mode", "dynamic", "--gate", gate))
+            assert inside.exit == 0, inside
+    finally:
+        over.set()
+        changing.join()
 
 
 def test_a_link_that_the_host_makes(box, gate, top, ground):
