@@ -116,6 +116,8 @@ def test_names_are_followed_when_a_broker_was_killed(box, gate, top):
 
 def test_names_that_come_and_go_while_sessions_end(box, gate, top):
     """What is still being told of a name finds no gate any more."""
+    if gate == "notify":
+        pytest.skip("its root lists what was used, no more")
     over = threading.Event()
 
     def change():
