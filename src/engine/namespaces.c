@@ -13,7 +13,6 @@
 #include "core/cleanup.h"
 
 #define QUICK (CLONE_NEWUTS | CLONE_NEWCGROUP)
-#define SLOW  (CLONE_NEWNET | CLONE_NEWIPC)
 
 static int fail(struct namespaces *namespaces, enum step step) {
   namespaces->errnum = errno;
@@ -28,7 +27,7 @@ static int bring_loopback_up(void) {
 }
 
 static int make(struct namespaces *namespaces) {
-  if (unshare(SLOW) < 0)
+  if (unshare(CLONE_NEWNET) < 0)
     return fail(namespaces, STEP_NAMESPACES);
   return bring_loopback_up() < 0 ? fail(namespaces, STEP_LOOPBACK) : 0;
 }
@@ -40,13 +39,12 @@ static int maker_main(void *argument) {
   if (make(namespaces) < 0)
     return 1;
   namespaces->network = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
-  namespaces->ipc = open("/proc/self/ns/ipc", O_RDONLY | O_CLOEXEC);
-  return namespaces->network < 0 || namespaces->ipc < 0 ? -fail(namespaces, STEP_NAMESPACES) : 0;
+  return namespaces->network < 0 ? -fail(namespaces, STEP_NAMESPACES) : 0;
 }
 
 int namespaces_enter(struct namespaces *namespaces, bool later, struct start_report *report) {
   namespaces->maker = 0;
-  namespaces->network = namespaces->ipc = -1;
+  namespaces->network = -1;
   namespaces->failed = STEP_NONE;
   if (unshare(QUICK) < 0)
     return report_failure(report, STEP_NAMESPACES, -errno);
@@ -57,7 +55,9 @@ int namespaces_enter(struct namespaces *namespaces, bool later, struct start_rep
     return 0;
   /* Needed at once, or a limit leaves no room for one more process. */
   namespaces->maker = 0;
-  return make(namespaces) < 0 ? report_failure(report, namespaces->failed, -namespaces->errnum) : 0;
+  if (make(namespaces) < 0)
+    return report_failure(report, namespaces->failed, -namespaces->errnum);
+  return unshare(CLONE_NEWIPC) < 0 ? report_failure(report, STEP_NAMESPACES, -errno) : 0;
 }
 
 static int wait_for_maker(struct namespaces *namespaces) {
@@ -74,12 +74,14 @@ static int wait_for_maker(struct namespaces *namespaces) {
 }
 
 static int join(struct namespaces *namespaces) {
+  /* Slow as well (60 us), and ours to make: where processors are few, the maker is still at work.
+   */
+  if (unshare(CLONE_NEWIPC) < 0)
+    return fail(namespaces, STEP_NAMESPACES);
   if (wait_for_maker(namespaces) < 0)
     return -1;
-  _cleanup_close_ int network = namespaces->network, ipc = namespaces->ipc;
-  return setns(network, CLONE_NEWNET) < 0 || setns(ipc, CLONE_NEWIPC) < 0
-             ? fail(namespaces, STEP_NAMESPACES)
-             : 0;
+  _cleanup_close_ int network = namespaces->network;
+  return setns(network, CLONE_NEWNET) < 0 ? fail(namespaces, STEP_NAMESPACES) : 0;
 }
 
 int namespaces_join(struct namespaces *namespaces, struct start_report *report) {

@@ -12,7 +12,7 @@
 /* Both the maker's and init's; the maker runs on its own stack. */
 struct namespaces {
   pid_t maker; /* 0: nobody; they are entered */
-  int network, ipc;
+  int network;
   enum step failed; /* STEP_NONE: all is well */
   int errnum;
   _Alignas(16) char stack[16 * 1024];

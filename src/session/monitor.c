@@ -533,7 +533,6 @@ static int start(struct monitor *monitor, struct sb_error *error) {
   capture_close_writers(&monitor->capture);
   prctl(PR_SET_DUMPABLE, 0); /* nobody attaches to us from now on */
   placeholders_recover(request->host);
-  registry_sweep(request->host);
   if (request->compile(request->compile_context, error) < 0 ||
       publisher_listen(&monitor->publisher, &request->plan->publish, error) < 0 ||
       plan_share(request->plan, monitor->shared_plan, error) < 0)
@@ -554,7 +553,10 @@ static int start(struct monitor *monitor, struct sb_error *error) {
   /* While the child mounts the places. */
   if (register_session(monitor, error) < 0 || supervision_start(monitor, error) < 0)
     return -1;
-  return engine_go(&monitor->engine, MESSAGE_READY, error);
+  if (engine_go(&monitor->engine, MESSAGE_READY, error) < 0)
+    return -1;
+  registry_sweep(request->host); /* what the killed have left, while the command starts */
+  return 0;
 }
 
 static int exit_code_of(int status) {
