@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/cleanup.h"
+#include "core/json.h"
 #include "core/text.h"
 
 static const char hash_key[] = ",\"hash\":\"";
@@ -28,10 +29,7 @@ static char *format_fields(json_t *fields) {
   static const char *const ours[] = {"seq", "time", "session", "event", "prev", "hash"};
   for (size_t i = 0; fields && i < ARRAY_SIZE(ours); i++)
     json_object_del(fields, ours[i]);
-  char *dumped =
-      json_object_size(fields) > 0
-          ? json_dumps(fields, JSON_COMPACT | JSON_ENSURE_ASCII | JSON_REAL_PRECISION(12))
-          : NULL;
+  char *dumped = json_object_size(fields) > 0 ? json_plain(fields, JSON_REAL_PRECISION(12)) : NULL;
   json_decref(fields);
   if (!dumped)
     return calloc(1, 1);

@@ -8,6 +8,9 @@
 #include "core/alloc.h"
 #include "core/cleanup.h"
 #include "core/escape.h"
+#include "core/text.h"
+
+#define DELETE '\x7f' /* a control character that Jansson takes for a letter */
 
 static json_t *string_value(const char *string) {
   if (!string)
@@ -72,9 +75,18 @@ void json_set_words(json_t *object, const char *key, char *const *items, size_t 
   json_object_set_new(object, encoded_key, array);
 }
 
+char *json_plain(const json_t *value, size_t flags) {
+  _cleanup_free_ char *dumped = json_dumps(value, JSON_COMPACT | JSON_ENSURE_ASCII | flags);
+  if (!dumped || !strchr(dumped, DELETE))
+    return steal_pointer(dumped);
+  struct text text = {0};
+  for (const char *at = dumped; *at; at++)
+    *at == DELETE ? text_append(&text, "\\u007f") : text_append_char(&text, *at);
+  return text_steal(&text);
+}
+
 char *json_line(const json_t *value) {
-  _cleanup_free_ char *compact =
-      json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY | JSON_ENSURE_ASCII);
+  _cleanup_free_ char *compact = json_plain(value, JSON_ENCODE_ANY);
   return xasprintf("%s\n", compact ? compact : "null");
 }
 

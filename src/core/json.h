@@ -18,6 +18,10 @@ json_t *json_string_array(char *const *items, size_t count);
 /* Sets key to the array of strings, or key_b64 to their exact bytes if one is not UTF-8. */
 void json_set_words(json_t *object, const char *key, char *const *items, size_t count);
 
+/* Compact, in printable ASCII: nothing in it can move a terminal's cursor. New string; NULL if the
+ * value cannot be written. */
+char *json_plain(const json_t *value, size_t flags);
+
 /* One line of compact JSON, newline included, as a new string. ASCII: what turns text around or
  * hides in it must not reach a terminal by way of JSON either. */
 char *json_line(const json_t *value);
