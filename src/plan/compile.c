@@ -222,6 +222,7 @@ static void compiler_clear(struct compiler *compiler) {
   found_clear(&compiler->hidden);
   found_clear(&compiler->globbed);
   found_clear(&compiler->sockets);
+  mount_table_clear(&compiler->mounts);
   strv_clear(&compiler->writable);
   strv_clear(&compiler->caches);
   strv_clear(&compiler->overlaid);

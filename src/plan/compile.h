@@ -24,6 +24,7 @@ struct compiler {
   struct found_list hidden;  /* what hide rules name and what exists */
   struct found_list globbed; /* what globs of other kinds match */
   struct found_list sockets; /* where other programs listen */
+  struct mount_table mounts; /* the machine's */
   bool dynamic;              /* only what is bound is visible */
   bool unprotects;           /* there is any `unprotect` rule: most policies have none */
   struct strv writable;      /* canonical paths that are writable host objects, parents first */

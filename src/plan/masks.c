@@ -83,6 +83,8 @@ static void find_hidden(struct compiler *compiler, const struct rule *rule) {
 
 void compile_hidden(struct compiler *compiler) {
   struct listings listings = {0};
+  /* Early: the kernel lets nobody mount while it lists mounts, and init is about to (0.1 ms). */
+  (void)mount_table_load(&compiler->mounts);
   hide_runtime_folder(compiler);
   if (compiler->host->home)
     listings_read(&listings, compiler->host->home); /* most of the secrets would be there */
@@ -174,13 +176,10 @@ static int by_path(const void *left, const void *right) {
 
 /* Adds the names that other mounts give to what is hidden; the list grows while we read it. */
 static void add_aliases(struct compiler *compiler) {
-  _cleanup_mounts_ struct mount_table mounts = {0};
-  if (compiler->hidden.count == 0 || mount_table_load(&mounts) < 0)
-    return;
   size_t count = compiler->hidden.count;
   for (size_t i = 0; i < count; i++) {
     _cleanup_strv_ struct strv aliases = {0};
-    mount_aliases(&mounts, compiler->hidden.items[i].path, &aliases);
+    mount_aliases(&compiler->mounts, compiler->hidden.items[i].path, &aliases);
     STRV_FOREACH (alias, &aliases) {
       char *path = compile_resolve(*alias);
       if (path)
