@@ -202,11 +202,13 @@ static int prepare(struct init *init) {
   await(init, MESSAGE_GO);
   int ruleset, listener;
   if (view_enter(&init->view, init->input->plan) < 0 ||
+      namespaces_leave_root(&init->namespaces, init->report) < 0 ||
       confine_prepare(init->input->plan, init->report, &ruleset) < 0 ||
       namespaces_join(&init->namespaces, init->report) < 0)
     return -1;
   report_phase(init->report, PHASE_NAMESPACES);
-  if (view_finish(&init->view) < 0)
+  if (view_finish(&init->view) < 0 || namespaces_finish(&init->namespaces, init->report) < 0 ||
+      view_verify(&init->view) < 0)
     return -1;
   report_phase(init->report, PHASE_VIEW);
   await(init, MESSAGE_READY);

@@ -4,8 +4,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <net/if.h>
+#include <poll.h>
 #include <sched.h>
+#include <stdint.h>
+#include <sys/eventfd.h>
 #include <sys/ioctl.h>
+#include <sys/mount.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -32,14 +36,50 @@ static int make(struct namespaces *namespaces) {
   return bring_loopback_up() < 0 ? fail(namespaces, STEP_LOOPBACK) : 0;
 }
 
+static int detach_root(void) {
+  return umount2("/", MNT_DETACH); /* what lies on top of it */
+}
+
+static int tell(int event) {
+  const uint64_t one = 1;
+  return write(event, &one, sizeof one) == sizeof one ? 0 : -1;
+}
+
 /* Shares init's memory, and with it init's errno. It sets that only when it fails, and then the
  * session is over. */
 static int maker_main(void *argument) {
   struct namespaces *namespaces = argument;
+  uint64_t ignored;
   if (make(namespaces) < 0)
     return 1;
   namespaces->network = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
-  return namespaces->network < 0 ? -fail(namespaces, STEP_NAMESPACES) : 0;
+  if (namespaces->network < 0 || tell(namespaces->made) < 0)
+    return -fail(namespaces, STEP_NAMESPACES);
+  /* pivot_root has given us the new root, as everybody whose root was the old one. */
+  if (read(namespaces->asked_to_leave, &ignored, sizeof ignored) < 0 || detach_root() < 0)
+    return -fail(namespaces, STEP_PIVOT);
+  return 0;
+}
+
+static void let_go(struct namespaces *namespaces) {
+  const int fds[] = {namespaces->made, namespaces->asked_to_leave, namespaces->maker_fd};
+  for (size_t i = 0; i < ARRAY_SIZE(fds); i++) {
+    if (fds[i] >= 0)
+      close(fds[i]);
+  }
+  namespaces->maker = 0;
+}
+
+static void start_maker(struct namespaces *namespaces) {
+  namespaces->made = eventfd(0, EFD_CLOEXEC);
+  namespaces->asked_to_leave = eventfd(0, EFD_CLOEXEC);
+  namespaces->maker_fd = -1;
+  if (namespaces->made >= 0 && namespaces->asked_to_leave >= 0)
+    namespaces->maker =
+        clone(maker_main, namespaces->stack + sizeof namespaces->stack,
+              CLONE_VM | CLONE_FILES | CLONE_PIDFD, namespaces, &namespaces->maker_fd);
+  if (namespaces->maker <= 0)
+    let_go(namespaces);
 }
 
 int namespaces_enter(struct namespaces *namespaces, bool later, struct start_report *report) {
@@ -49,15 +89,18 @@ int namespaces_enter(struct namespaces *namespaces, bool later, struct start_rep
   if (unshare(QUICK) < 0)
     return report_failure(report, STEP_NAMESPACES, -errno);
   if (later)
-    namespaces->maker = clone(maker_main, namespaces->stack + sizeof namespaces->stack,
-                              CLONE_VM | CLONE_FILES, namespaces);
+    start_maker(namespaces);
   if (namespaces->maker > 0)
     return 0;
   /* Needed at once, or a limit leaves no room for one more process. */
-  namespaces->maker = 0;
   if (make(namespaces) < 0)
     return report_failure(report, namespaces->failed, -namespaces->errnum);
   return unshare(CLONE_NEWIPC) < 0 ? report_failure(report, STEP_NAMESPACES, -errno) : 0;
+}
+
+int namespaces_leave_root(struct namespaces *namespaces, struct start_report *report) {
+  int result = namespaces->maker ? tell(namespaces->asked_to_leave) : detach_root();
+  return result < 0 ? report_failure(report, STEP_PIVOT, -errno) : 0;
 }
 
 static int wait_for_maker(struct namespaces *namespaces) {
@@ -73,21 +116,37 @@ static int wait_for_maker(struct namespaces *namespaces) {
   return namespaces->failed == STEP_NONE ? 0 : -1;
 }
 
+static int wait_for_network(struct namespaces *namespaces) {
+  struct pollfd watched[] = {{.fd = namespaces->made, .events = POLLIN},
+                             {.fd = namespaces->maker_fd, .events = POLLIN}};
+  while (poll(watched, ARRAY_SIZE(watched), -1) < 0) {
+    if (errno != EINTR)
+      return fail(namespaces, STEP_NAMESPACES);
+  }
+  return watched[0].revents ? 0 : wait_for_maker(namespaces);
+}
+
 static int join(struct namespaces *namespaces) {
   /* Slow as well (60 us), and ours to make: where processors are few, the maker is still at work.
    */
   if (unshare(CLONE_NEWIPC) < 0)
     return fail(namespaces, STEP_NAMESPACES);
-  if (wait_for_maker(namespaces) < 0)
+  if (wait_for_network(namespaces) < 0)
     return -1;
   _cleanup_close_ int network = namespaces->network;
   return setns(network, CLONE_NEWNET) < 0 ? fail(namespaces, STEP_NAMESPACES) : 0;
 }
 
 int namespaces_join(struct namespaces *namespaces, struct start_report *report) {
+  if (namespaces->maker && join(namespaces) < 0)
+    return report_failure(report, namespaces->failed, -namespaces->errnum);
+  return 0;
+}
+
+int namespaces_finish(struct namespaces *namespaces, struct start_report *report) {
   if (namespaces->maker == 0)
     return 0;
-  int result = join(namespaces);
-  namespaces->maker = 0;
+  int result = wait_for_maker(namespaces);
+  let_go(namespaces);
   return result < 0 ? report_failure(report, namespaces->failed, -namespaces->errnum) : 0;
 }

@@ -588,13 +588,9 @@ static uint64_t mount_id(const char *path) {
 }
 
 static int enter(struct view *view) {
-  if (fchdir(view->root) < 0 || syscall(SYS_pivot_root, ".", ".") < 0 ||
-      umount2(".", MNT_DETACH) < 0 || chdir("/") < 0)
+  if (fchdir(view->root) < 0 || syscall(SYS_pivot_root, ".", ".") < 0 || chdir("/") < 0)
     return report_failure(view->report, STEP_PIVOT, -errno);
   view->inside = true;
-  /* The one mistake that would undo everything: something of the old tree above our root. */
-  if (mount_id("/") != mount_id("/.."))
-    return report_failure(view->report, STEP_PIVOT, -EXDEV);
   return 0;
 }
 
@@ -636,6 +632,11 @@ int view_enter(struct view *view, const struct plan *plan) {
   if (result == 0 && plan->gate != GATE_NONE)
     result = seal_empty_root(view);
   return result < 0 ? result : enter(view);
+}
+
+int view_verify(const struct view *view) {
+  /* The one mistake that would undo everything: something of the old tree above our root. */
+  return mount_id("/") == mount_id("/..") ? 0 : report_failure(view->report, STEP_PIVOT, -EXDEV);
 }
 
 int view_finish(struct view *view) {

@@ -18,7 +18,7 @@ struct view {
   int masks;           /* what masks are cloned from when the old root is gone; -1: none */
   int namespaces[2];   /* mount and pid, for the gate; -1: none */
   bool awaits_network; /* init is not in the session's network namespace yet */
-  bool inside;         /* the old root is gone */
+  bool inside;         /* the old root is out of reach */
   bool sealed;         /* the private tmpfs has become read-only; clones of it now are, too */
   mode_t umask;        /* the caller's */
 };
@@ -30,13 +30,16 @@ struct view {
 int view_begin(struct view *view, const struct plan *base, struct start_report *report, int channel,
                bool awaits_network);
 
-/* Second stage: the rest of the complete plan; then enters the view (pivot_root, old root
- * detached). Returns the same. */
+/* Second stage: the rest of the complete plan; then enters the view (pivot_root). The old root lies
+ * on top of the new one until the caller detaches it. Returns the same. */
 int view_enter(struct view *view, const struct plan *plan);
 
 /* Third stage, in the session's network namespace: what shows the network; then lets go of
  * everything outside. Returns the same. */
 int view_finish(struct view *view);
+
+/* When the old root is detached: is nothing of it left? Returns the same. */
+int view_verify(const struct view *view);
 
 /* The last step of a start whose gate is seccomp notify: the listener, the namespaces and the root
  * go to the monitor, who serves the gate from now on. Nothing of them stays. */
