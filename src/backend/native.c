@@ -1,7 +1,7 @@
 /* The native engine as one back end among others. It runs through src/session, which needs no
  * command line of another program. */
 #include "backend/backend.h"
-#include "backend/runner.h"
+#include "backend/runner-limits.h"
 #include "doctor/userns.h"
 
 static void probe(const struct host_context *host, const struct policy *policy,

@@ -6,7 +6,7 @@
 
 #include "backend/backend.h"
 #include "backend/registry.h"
-#include "backend/runner.h"
+#include "backend/runner-limits.h"
 #include "core/alloc.h"
 #include "core/cleanup.h"
 #include "core/escape.h"

@@ -1,8 +1,8 @@
-/* Limits for programs that know nothing of ours; see runner.h. */
+/* Limits for programs that know nothing of ours; see runner-limits.h. */
 #include <stdio.h>
 #include <unistd.h>
 
-#include "backend/runner.h"
+#include "backend/runner-limits.h"
 #include "core/cleanup.h"
 
 static const struct {
