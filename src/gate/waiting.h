@@ -65,7 +65,8 @@ struct gate {
   struct strv granted_writable;
   bool taken_back;         /* something that was granted has been revoked */
   const struct plan *kept; /* protected names in what was granted for writing; NULL: nothing was */
-  struct strv served; /* FUSE with ask_writes: readable trees that are not mounted, see gate.c */
+  struct strv
+      served; /* FUSE with ask_writes: readable trees that are not mounted, see gate-grant.c */
   struct strv touched[2]; /* readable, writable: granted when first touched; resolved on demand */
   bool touched_known;
   struct inode_set linked; /* hidden files with a second name, on the device of the last grant */

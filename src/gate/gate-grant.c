@@ -1,0 +1,237 @@
+/* From a decision to a mount: where it goes, what in it stays hidden or protected. What cannot be
+ * known for sure is not granted as a whole. */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/openat2.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "core/alloc.h"
+#include "core/cleanup.h"
+#include "core/path.h"
+#include "gate/gate-private.h"
+
+/* ---- where ---- */
+
+/* In an empty root a grant may cover earlier ones: it shows the same objects, but for writing. The
+ * FUSE gate serves such a folder by itself. */
+static bool may_be_covered(const struct gate *gate, const char *mount) {
+  return gate->config.plan->gate == GATE_NOTIFY && strv_contains(&gate->granted, mount) &&
+         !strv_contains(&gate->granted_writable, mount);
+}
+
+static bool has_mount_below(const struct gate *gate, const char *path) {
+  STRV_FOREACH (mount, &gate->mounts) {
+    const char *below = path_below(*mount, path);
+    if (below && below[0] && !may_be_covered(gate, *mount))
+      return true;
+  }
+  return false;
+}
+
+/* Would a mount there be met? Not if it covers native mounts, or the folder that the call starts
+ * from. */
+static bool is_met(const struct gate *gate, const char *point, const char *below) {
+  return !has_mount_below(gate, point) && strcmp(point, "/") != 0 &&
+         !(below && path_is_under(below, point));
+}
+
+/* Where the grant of a tree is mounted for an access to `path`: at its top, unless that would cover
+ * native mounts below it; then at the highest folder on the way that covers none. NULL if there is
+ * none: the path is itself above a mount. */
+static char *grant_point(const struct gate *gate, const char *tree, const char *path,
+                         const char *below) {
+  size_t length = strlen(tree);
+  if (!path_is_under(path, tree))
+    length = strlen(path); /* a decision for something else is not for this */
+  for (;;) {
+    _cleanup_free_ char *point = length ? xstrndup(path, length) : xstrdup("/");
+    if (is_met(gate, point, below))
+      return steal_pointer(point);
+    if (path[length] == '\0')
+      return NULL;
+    const char *from = path + length + (path[length] == '/');
+    length = (size_t)(strchrnul(from, '/') - path);
+  }
+}
+
+/* ---- what stays hidden in it ---- */
+
+/* Every hidden object below the point, but for one that was itself approved. */
+static void collect_masks(const struct gate *gate, const char *point, const char *approved,
+                          struct strv *ret_masks) {
+  STRV_FOREACH (hidden, &gate->config.plan->hidden) {
+    bool inside = path_is_under(*hidden, point) && strcmp(*hidden, point) != 0;
+    if (inside && !path_is_under(approved, *hidden))
+      strv_add(ret_masks, *hidden);
+  }
+}
+
+/* Everything in it that stays hidden. False if that cannot be known: then its parts are granted one
+ * by one, each of which is looked at when it is decided about. */
+static bool collect_hidden(struct gate *gate, const char *point, const char *approved,
+                           struct strv *ret_masks) {
+  collect_masks(gate, point, approved, ret_masks);
+  return gate_is_touchable(gate, point) || second_names_find(gate, point, ret_masks);
+}
+
+/* ---- protected names in what is granted for writing ---- */
+
+static bool is_protection(enum operation_kind kind) {
+  return kind == OPERATION_PROTECT || kind == OPERATION_SEAL;
+}
+
+/* The point of a grant may lie deeper than the tree that was allowed: in something protected, that
+ * was not what was meant. */
+static bool is_protected(const struct plan *kept, const char *point) {
+  for (size_t i = 0; i < kept->operation_count; i++) {
+    const struct operation *operation = &kept->operations[i];
+    if (is_protection(operation->kind) && path_is_under(point, operation->path))
+      return true;
+  }
+  return false;
+}
+
+static void collect_kept(const struct plan *kept, struct grant_job *job) {
+  for (size_t i = 0; kept && i < kept->operation_count; i++) {
+    const struct operation *operation = &kept->operations[i];
+    if (!path_is_under(operation->path, job->path))
+      continue;
+    if (operation->kind == OPERATION_PIN || is_protection(operation->kind))
+      strv_addf(&job->kept, "%c%s", operation->kind == OPERATION_PIN ? BROKER_PINS : BROKER_SEALS,
+                operation->path);
+    else if (operation->kind == OPERATION_MASK && !strv_contains(&job->masks, operation->path))
+      strv_add(&job->masks, operation->path);
+  }
+}
+
+/* ---- the job ---- */
+
+/* The object at a canonical path, on the host. */
+static int identify(const char *path, struct stat *ret_status) {
+  struct open_how how = {.flags = O_PATH | O_CLOEXEC | O_NOFOLLOW,
+                         .resolve = RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS};
+  _cleanup_close_ int fd = (int)syscall(SYS_openat2, AT_FDCWD, path, &how, sizeof how);
+  return fd < 0 || fstat(fd, ret_status) < 0 ? -errno : 0;
+}
+
+/* Makes the job for a mount at the point; NULL if it cannot be made there. */
+static struct grant_job *new_grant(struct gate *gate, const char *point, unsigned flags,
+                                   const struct access_request *request) {
+  struct stat status = {.st_dev = request->device, .st_ino = request->inode};
+  /* The object itself was pinned when it was asked about; a folder above it is what it is now. */
+  if (strcmp(point, request->path) != 0 && identify(point, &status) < 0)
+    return NULL;
+  struct grant_job *job = job_new(BROKER_GRANT, point, flags);
+  job->request.device = status.st_dev;
+  job->request.inode = status.st_ino;
+  if (flags & BROKER_WRITABLE)
+    collect_kept(gate->kept, job);
+  if (collect_hidden(gate, point, request->path, &job->masks))
+    return job;
+  job_free(job);
+  return NULL;
+}
+
+static struct grant_job *find_job(const struct gate *gate, const char *path, unsigned flags) {
+  for (struct grant_job *job = gate->jobs; job; job = job->next) {
+    if (job->request.kind == BROKER_GRANT && job->request.flags == flags && !job->revoked &&
+        strcmp(job->path, path) == 0)
+      return job;
+  }
+  return NULL;
+}
+
+static unsigned grant_flags(const struct gate *gate, const char *point, bool writable) {
+  return (gate->config.plan->gate == GATE_NOTIFY ? BROKER_MAKE : BROKER_ANNOUNCE) |
+         (writable ? BROKER_WRITABLE : 0) | (gate_is_hidden(gate, point) ? BROKER_UNMASK : 0);
+}
+
+static void grant_at(struct gate *gate, struct waiting *waiting, const char *point, bool writable);
+
+/* The whole of it cannot be granted: the object alone, or, of a folder, what is served. */
+static void grant_less(struct gate *gate, struct waiting *waiting, const char *point,
+                       bool writable) {
+  const struct access_request *request = &waiting->request;
+  if (request->folder)
+    waiting->done(waiting, OUTCOME_SERVE);
+  else if (strcmp(point, request->path) != 0)
+    grant_at(gate, waiting, request->path, writable);
+  else
+    waiting->done(waiting, OUTCOME_REFUSE);
+}
+
+/* Mounts the tree (or as much of it as may be) for one waiting call. */
+static void grant_at(struct gate *gate, struct waiting *waiting, const char *point, bool writable) {
+  unsigned flags = grant_flags(gate, point, writable);
+  if (writable && gate->kept && is_protected(gate->kept, point)) {
+    waiting->done(waiting, OUTCOME_REFUSE);
+    return;
+  }
+  struct grant_job *known = find_job(gate, point, flags);
+  struct grant_job *job = known ? known : new_grant(gate, point, flags, &waiting->request);
+  if (!job) {
+    grant_less(gate, waiting, point, writable);
+    return;
+  }
+  if (job->ready && waiting->holds_lock) {
+    waiting->done(waiting, OUTCOME_RETRY);
+    return;
+  }
+  job_join(job, waiting);
+  if (!known)
+    job_add(gate, job);
+}
+
+/* ---- does it take a mount? ---- */
+
+static bool is_granted(const struct gate *gate, const char *point, bool writable) {
+  return strv_contains(writable ? &gate->granted_writable : &gate->granted, point);
+}
+
+/* A mount for reading answers every write by itself, and nobody is asked. So where writes are asked
+ * about, FUSE serves what was allowed for reading: slower, but each write comes to us. */
+static bool is_better_served(struct gate *gate, const struct waiting *waiting,
+                             const struct answered *answer) {
+  return gate->config.plan->ask_writes && gate->config.plan->gate == GATE_FUSE &&
+         !answer->writable && !waiting->needs_mount && waiting->request.want != WANT_WRITE &&
+         !gate_is_touchable(gate, waiting->request.path);
+}
+
+/* Whoever may look at a socket may not speak to it yet, and a mount would allow both. */
+static bool is_only_looked_at(const struct waiting *waiting, const char *tree) {
+  const struct access_request *request = &waiting->request;
+  return request->socket && request->want != WANT_CONNECT && !waiting->needs_mount &&
+         strcmp(tree, request->path) == 0;
+}
+
+/* A file is what was asked about, by its name; and what policy itself allows is as it says. */
+static bool make_ready(struct gate *gate, const char *tree) {
+  struct stat status;
+  if (gate_is_touchable(gate, tree) || identify(tree, &status) < 0 || !S_ISDIR(status.st_mode))
+    return true;
+  const struct plan *kept = gate->config.services.prepare(gate->config.services.context, tree);
+  gate->kept = kept ? kept : gate->kept;
+  return kept;
+}
+
+void gate_grant(struct gate *gate, struct waiting *waiting, const struct answered *answer) {
+  const char *path = waiting->request.path, *tree = answer->tree ? answer->tree : path;
+  if (is_only_looked_at(waiting, tree)) {
+    waiting->done(waiting, OUTCOME_SERVE);
+    return;
+  }
+  _cleanup_free_ char *point = grant_point(gate, tree, path, waiting->below);
+  waiting->lasts = is_better_served(gate, waiting, answer);
+  if (waiting->lasts && !strv_contains(&gate->served, tree))
+    strv_add(&gate->served, tree);
+  waiting->lasts |= !point || is_granted(gate, point, answer->writable);
+  if (waiting->lasts)
+    waiting->done(waiting, OUTCOME_SERVE);
+  else if (answer->writable && !make_ready(gate, tree))
+    waiting->done(waiting, OUTCOME_REFUSE);
+  else
+    grant_at(gate, waiting, point, answer->writable);
+}

@@ -1,0 +1,252 @@
+/* Work for the broker: one job after the other, and a broker that may die meanwhile. A call that
+ * waits for a job is told what became of it exactly once. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/alloc.h"
+#include "core/cleanup.h"
+#include "gate/gate-private.h"
+#include "gate/replaced.h"
+
+#define ATTEMPTS 3 /* for a job whose broker dies */
+
+struct grant_job *job_new(enum broker_kind kind, const char *path, unsigned flags) {
+  struct grant_job *job = xcalloc(1, sizeof *job);
+  job->path = xstrdup(path);
+  job->request = (struct broker_request){
+      .kind = kind, .flags = flags, .path = job->path, .kept = &job->kept, .masks = &job->masks};
+  return job;
+}
+
+void job_free(struct grant_job *job) {
+  strv_clear(&job->kept);
+  strv_clear(&job->masks);
+  free(job->path);
+  free(job);
+}
+
+void job_join(struct grant_job *job, struct waiting *waiting) {
+  waiting->job = job;
+  waiting->next_in_job = job->waiting;
+  job->waiting = waiting;
+}
+
+/* ---- the end of a job ---- */
+
+static void note_grant(struct gate *gate, const struct grant_job *job) {
+  bool writable = job->request.flags & BROKER_WRITABLE;
+  strv_add(&gate->mounts, job->path);
+  strv_add(&gate->granted, job->path);
+  if (writable)
+    strv_add(&gate->granted_writable, job->path);
+  gate->config.services.granted(gate->config.services.context, job->path, writable);
+  replaced_watch(gate, job->path);
+}
+
+/* There may be nothing any more that could be taken. */
+static bool is_left_open(const struct grant_job *job, int result) {
+  return job->request.kind == BROKER_REVOKE && result < 0 && result != -ENOENT && result != -EINVAL;
+}
+
+static void tell_waiting(struct grant_job *job, enum outcome outcome, int *fd) {
+  struct waiting *next;
+  for (struct waiting *waiting = job->waiting; waiting; waiting = next) {
+    next = waiting->next_in_job;
+    waiting->job = NULL;
+    if (fd && *fd >= 0)
+      waiting->opened = steal_fd(fd);
+    waiting->done(waiting, outcome);
+  }
+}
+
+static void finish_job(struct gate *gate, struct grant_job *job, int result, int *fd) {
+  bool mounted = job->request.kind == BROKER_GRANT && result == 0;
+  if (mounted) {
+    note_grant(gate, job);
+    if (job->revoked) /* nobody goes on before it is gone again */
+      gate_take_back(gate, job->path, steal_pointer(job->waiting));
+  }
+  if (job->request.kind == BROKER_GRANT)
+    gate->trigger->granted(gate, job->path, mounted);
+  if (is_left_open(job, result))
+    gate->config.services.held(gate->config.services.context, job->path);
+  tell_waiting(job, result == 0 && !job->revoked ? OUTCOME_RETRY : OUTCOME_REFUSE, fd);
+  job_free(job);
+}
+
+/* ---- sending ---- */
+
+int jobs_need_broker(struct gate *gate) {
+  if (gate->broker.channel >= 0)
+    return 0;
+  _cleanup_error_ struct sb_error error = {0};
+  const struct broker_input input = {.user_ns = gate->config.user_ns,
+                                     .mount_ns = gate->config.mount_ns,
+                                     .gate = gate->config.whole};
+  return broker_start(&gate->broker, &input, &error) < 0 ? -EAGAIN : 0;
+}
+
+/* To another one, if it turns out to be dead. */
+static int send_job(struct gate *gate, const struct grant_job *job) {
+  int result = -EPIPE;
+  for (int attempt = 0; attempt < 2 && result == -EPIPE; attempt++) {
+    if (attempt > 0)
+      broker_end(&gate->broker);
+    result = jobs_need_broker(gate);
+    if (result == 0)
+      result = broker_send(&gate->broker, &job->request);
+  }
+  return result;
+}
+
+static void send_next(struct gate *gate) {
+  while (gate->jobs && !gate->jobs->sent) {
+    struct grant_job *job = gate->jobs;
+    int result = send_job(gate, job);
+    if (result == 0) {
+      job->sent = true;
+      return;
+    }
+    gate->jobs = job->next;
+    finish_job(gate, job, result, NULL);
+  }
+}
+
+void job_add(struct gate *gate, struct grant_job *job) {
+  struct grant_job **last = &gate->jobs;
+  while (*last)
+    last = &(*last)->next;
+  *last = job;
+  send_next(gate);
+}
+
+/* ---- what the broker says ---- */
+
+/* What was to be taken away must be; and what follows the host harms nobody. */
+static bool is_repeated(struct grant_job *job) {
+  return job->request.kind != BROKER_GRANT && job->request.kind != BROKER_OPEN &&
+         job->request.kind != BROKER_LIST && ++job->attempts < ATTEMPTS;
+}
+
+/* What cannot be granted stays closed; the next question starts another broker. One that has taken
+ * something back is replaced at once: it kept it covered. */
+static void fail_all(struct gate *gate, int result) {
+  struct grant_job *jobs = gate->jobs;
+  bool looks = gate->taken_back;
+  broker_end(&gate->broker);
+  gate->jobs = NULL;
+  for (struct grant_job *job = jobs, *next; job; job = next) {
+    next = job->next;
+    looks &= job->request.kind != BROKER_LOOK;
+    job->next = NULL;
+    job->sent = job->ready = false;
+    if (is_repeated(job))
+      job_add(gate, job);
+    else
+      finish_job(gate, job, result, NULL);
+  }
+  if (looks)
+    job_add(gate, job_new(BROKER_LOOK, "/", 0));
+}
+
+/* Calls that hold a lock on the mount point let go of it now; on their second walk they wait for
+ * the mount in their look-up, which holds none. */
+static void announce(struct grant_job *job) {
+  job->ready = true;
+  for (struct waiting **place = &job->waiting; *place;) {
+    struct waiting *waiting = *place;
+    if (!waiting->holds_lock) {
+      place = &waiting->next_in_job;
+      continue;
+    }
+    *place = waiting->next_in_job;
+    waiting->job = NULL;
+    waiting->done(waiting, OUTCOME_RETRY);
+  }
+}
+
+void jobs_read_broker(struct gate *gate) {
+  int result;
+  _cleanup_close_ int fd = -1;
+  if (!broker_receive(&gate->broker, &result, &fd)) {
+    fail_all(gate, -EIO);
+    return;
+  }
+  struct grant_job *job = gate->jobs;
+  if (result == -EAGAIN || !job || !job->sent)
+    return;
+  if (result == BROKER_READY) {
+    announce(job);
+    return;
+  }
+  gate->jobs = job->next;
+  finish_job(gate, job, result, &fd);
+  send_next(gate);
+}
+
+/* ---- what is under way ---- */
+
+bool gate_is_granting(const struct gate *gate, const char *path) {
+  return gate->jobs && gate->jobs->sent && strcmp(gate->jobs->path, path) == 0;
+}
+
+bool gate_is_mounting(const struct gate *gate, const char *path) {
+  return gate->jobs && gate->jobs->ready && strcmp(gate->jobs->path, path) == 0;
+}
+
+bool gate_is_revoking(const struct gate *gate) {
+  for (const struct grant_job *job = gate->jobs; job; job = job->next) {
+    if (job->revoked)
+      return true;
+  }
+  return false;
+}
+
+/* ---- jobs that need no decision ---- */
+
+void gate_repeat(struct gate *gate, struct waiting *waiting, const char *path, const char *target) {
+  struct grant_job *job = job_new(BROKER_REPEAT, path, 0);
+  if (target)
+    strv_add(&job->masks, target);
+  if (waiting)
+    job_join(job, waiting);
+  if (target && waiting)
+    replaced_watch(gate, path);
+  job_add(gate, job);
+}
+
+void gate_forget_link(struct gate *gate, const char *path, const char *target) {
+  struct grant_job *job = job_new(BROKER_FORGET, path, 0);
+  strv_add(&job->masks, target);
+  job_add(gate, job);
+}
+
+/* What the session has of its own, or has been granted, stays as it is. */
+static bool is_native(const struct gate *gate, const char *path) {
+  const struct plan *plan = gate->config.plan;
+  for (size_t i = 0; i < plan->operation_count; i++) {
+    if (plan->operations[i].kind >= OPERATION_LINK && strcmp(plan->operations[i].path, path) == 0)
+      return true;
+  }
+  return gate_leads_to_mount(gate, path);
+}
+
+void gate_follow(struct gate *gate, const char *path) {
+  if (gate->config.whole < 0 || is_native(gate, path))
+    return;
+  for (const struct grant_job *job = gate->jobs; job; job = job->next) {
+    if (job->request.kind == BROKER_FOLLOW && !job->sent && strcmp(job->path, path) == 0)
+      return;
+  }
+  job_add(gate, job_new(BROKER_FOLLOW, path, 0));
+}
+
+void gate_open(struct gate *gate, struct waiting *waiting) {
+  enum broker_kind kind = waiting->request.folder ? BROKER_LIST : BROKER_OPEN;
+  struct grant_job *job = job_new(kind, waiting->request.path, 0);
+  job->request.device = waiting->request.device;
+  job->request.inode = waiting->request.inode;
+  job_join(job, waiting);
+  job_add(gate, job);
+}

@@ -1,0 +1,119 @@
+/* What is known of a path before anybody is asked: whether it is hidden, mounted, served, or
+ * allowed by policy when something first touches it. Changes nothing that a session can see. */
+#include <string.h>
+
+#include "core/cleanup.h"
+#include "core/file.h"
+#include "core/path.h"
+#include "gate/gate-private.h"
+
+/* ---- mounted ---- */
+
+bool gate_leads_to_mount(const struct gate *gate, const char *path) {
+  STRV_FOREACH (mount, &gate->mounts) {
+    if (path_is_under(*mount, path))
+      return true;
+  }
+  return false;
+}
+
+bool gate_may_become_writable(const struct gate *gate, const char *path) {
+  size_t readable = 0, writable = 0; /* the deepest mount counts */
+  STRV_FOREACH (mount, &gate->mounts) {
+    size_t length = strlen(*mount);
+    bool granted = strv_contains(&gate->granted, *mount);
+    bool may = granted && !strv_contains(&gate->granted_writable, *mount);
+    size_t *longest = may ? &readable : &writable;
+    if (path_is_under(path, *mount) && length > *longest)
+      *longest = length;
+  }
+  return gate->config.plan->ask_writes && readable > writable;
+}
+
+/* ---- hidden ---- */
+
+bool gate_is_hidden(const struct gate *gate, const char *path) {
+  STRV_FOREACH (hidden, &gate->config.plan->hidden) {
+    if (path_is_under(path, *hidden))
+      return true;
+  }
+  return false;
+}
+
+/* Where built-in secrets may be asked about, the question is their protection. */
+bool gate_hides(const struct gate *gate, const char *path) {
+  const struct policy *policy = gate->config.policy;
+  if (gate_leads_to_mount(gate, path))
+    return false; /* something below it is allowed */
+  if (!policy->ask_secrets && gate_is_hidden(gate, path))
+    return true;
+  struct decision decision = policy_decide(policy, path, ACCESS_READ);
+  return decision.verdict == VERDICT_HIDE &&
+         !(policy->ask_secrets && decision.rule && decision.rule->origin.store == STORE_BUILTIN);
+}
+
+/* Only what a rule hides: of our own folders nobody needs to hear. */
+void gate_note_hidden(const struct gate *gate, const struct access_request *request) {
+  struct decision decision = policy_decide(gate->config.policy, request->path, ACCESS_READ);
+  struct answered ignored;
+  if (decision.verdict == VERDICT_HIDE)
+    (void)decisions_ask(gate->config.decisions, request, NULL, NULL, &ignored);
+}
+
+/* ---- allowed when touched ---- */
+
+/* Names of the plan may be links; what arrives here are names of objects. */
+static void resolve_touched(struct gate *gate) {
+  const struct strv *names[] = {&gate->config.plan->touched_read,
+                                &gate->config.plan->touched_write};
+  for (size_t i = 0; !gate->touched_known && i < ARRAY_SIZE(names); i++) {
+    STRV_FOREACH (name, names[i]) {
+      char *object;
+      if (file_resolve(*name, &object) == 0)
+        strv_take(&gate->touched[i], object);
+    }
+  }
+  gate->touched_known = true;
+}
+
+/* Hidden objects are not allowed by what surrounds them. */
+bool gate_find_touched(struct gate *gate, const char *path, struct answered *ret_answer) {
+  resolve_touched(gate);
+  for (size_t i = ARRAY_SIZE(gate->touched); i-- > 0;) {
+    STRV_FOREACH (tree, &gate->touched[i]) {
+      if (!path_is_under(path, *tree) || gate_is_hidden(gate, path))
+        continue;
+      *ret_answer = (struct answered){
+          .answer = ANSWER_ALLOW, .scope = SCOPE_SESSION, .tree = *tree, .writable = i == 1};
+      return true;
+    }
+  }
+  return false;
+}
+
+bool gate_is_touchable(struct gate *gate, const char *path) {
+  struct answered answer;
+  return gate_find_touched(gate, path, &answer);
+}
+
+bool gate_is_writable(struct gate *gate, const char *path) {
+  struct answered answer;
+  return gate_find_touched(gate, path, &answer) && answer.writable;
+}
+
+/* ---- served without a mount ---- */
+
+/* Secrets and their second names are decided about one by one. */
+bool gate_is_served(struct gate *gate, const struct access_request *request) {
+  if (request->want == WANT_WRITE || request->want == WANT_CONNECT || gate->served.count == 0)
+    return false;
+  second_names_prepare(gate, request->device);
+  if (gate_is_hidden(gate, request->path) || inode_set_contains(&gate->linked, request->inode) ||
+      policy_decide(gate->config.policy, request->path, ACCESS_READ).verdict == VERDICT_HIDE)
+    return false;
+  STRV_FOREACH (tree, &gate->served) {
+    if (path_is_under(request->path, *tree))
+      return true;
+  }
+  return false;
+}
