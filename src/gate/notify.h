@@ -1,5 +1,6 @@
-/* What the parts of the seccomp-notify trigger share: notify.c (the listener, where paths lead,
- * what becomes of a call) and notify-once.c (what is done for one call alone). */
+/* What the parts of the seccomp-notify trigger share: notify.c (the listener, and the answers),
+ * notify-held.c (the course of a call that waits) and notify-once.c (what is done for one call
+ * alone). */
 #pragma once
 
 #include <linux/seccomp.h>
@@ -48,17 +49,28 @@ struct held {
 /* Which of the descriptors of a call an event is about: this, or its process. */
 #define NOTIFY_STAND_IN 1ull
 
-/* Both answer the call, and free it; the third only does that. */
+/* All three answer the call, and free it. */
 void notify_fail(struct held *held, int errnum);
 void notify_return(struct held *held, long value);
+void notify_go_on(struct held *held);
+
+/* Was what we read of the process really its own? If it died, its number may be another's. */
+bool notify_still_waits(const struct held *held);
+
+/* ---- notify-held.c ---- */
+
+/* Holds a call until it can be answered; it may be before this returns. */
+void notify_hold(struct notify *notify, const struct call *call, const char *path);
+
+/* Frees it, and says nothing to the kernel. */
 void notify_forget(struct held *held);
 
 /* The next path of the call, or the next file that the kernel opens to execute it; then it goes on.
  */
 void notify_next(struct held *held);
 
-/* Was what we read of the process really its own? If it died, its number may be another's. */
-bool notify_still_waits(const struct held *held);
+/* Goes on with those that were allowed while decisions were calling. */
+void notify_look_again(struct notify *notify);
 
 /* ---- notify-once.c ---- */
 

@@ -1,0 +1,402 @@
+/* The course of a call that could not be let go on at once: where its path leads, what it wants
+ * there, who has to be asked or what has to be mounted first. It has several paths, or interpreters
+ * that the kernel will open: one after the other. Ends in an answer of notify.c. */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/openat2.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/pidfd.h>
+#include <unistd.h>
+
+#include "core/alloc.h"
+#include "core/cleanup.h"
+#include "core/path.h"
+#include "gate/interpreter.h"
+#include "gate/notify.h"
+
+#define INTERPRETER_LIMIT 5 /* the kernel's */
+
+/* ---- where the path leads ---- */
+
+enum start { START_KNOWN, START_FOREIGN };
+
+/* The folder of a relative path. One that is not where its name says is none of ours (removed, or
+ * handed in from outside), or it lies below a mount that came later. */
+static int find_start(struct held *held, enum start *ret_start) {
+  const struct walker *walker = &held->notify->walker;
+  _cleanup_close_ int folder = -1;
+  struct stat status, named;
+  bool is_path = held->interpreters == 0;
+  int base = is_path ? call_base(&held->call, held->index) : AT_FDCWD;
+  int result = target_folder(&held->call.target, base, &folder, held->folder);
+  *ret_start = START_FOREIGN;
+  held->covered = false;
+  if (result < 0 || fstat(folder, &status) < 0)
+    return result == -EACCES || result == -EPERM ? -EACCES : 0; /* no such descriptor: kernel */
+  _cleanup_close_ int there = walk_open(walker->root, held->folder);
+  bool same = there >= 0 && fstat(there, &named) == 0 && named.st_dev == status.st_dev &&
+              named.st_ino == status.st_ino;
+  held->covered = !same && status.st_dev == walker->empty;
+  if (same || held->covered)
+    *ret_start = START_KNOWN;
+  if (status.st_dev == walker->empty)
+    held->waiting.below = held->folder;
+  return 0;
+}
+
+/* Returns 0 with the result in `found`, or a negative errno. */
+static int resolve(struct held *held) {
+  const struct call *call = &held->call;
+  struct walk_request request = {.target = &call->target,
+                                 .start = "/",
+                                 .top = "/",
+                                 .path = held->path,
+                                 .follow = call->follow || held->interpreters > 0};
+  bool in_root = held->interpreters == 0 && call->resolve & RESOLVE_IN_ROOT;
+  held->waiting.below = NULL;
+  held->covered = false;
+  found_clear(&held->found);
+  if (held->path[0] != '/' || in_root) {
+    enum start start;
+    int result = find_start(held, &start);
+    if (result < 0)
+      return result;
+    if (start == START_FOREIGN) {
+      held->found.place = PLACE_NATIVE; /* the kernel knows where that is */
+      return 0;
+    }
+    request.start = held->folder;
+    request.top = in_root ? held->folder : "/";
+  }
+  int result = walk_path(&held->notify->walker, &request, &held->found);
+  if (!notify_still_waits(held))
+    return -ESRCH;
+  return result;
+}
+
+/* ---- asking ---- */
+
+static void after_answer(struct held *held, enum outcome outcome);
+
+/* Tells us if the process dies while somebody thinks about it. */
+static int watch_process(struct held *held) {
+  struct notify *notify = held->notify;
+  struct epoll_event event = {.events = EPOLLIN, .data.ptr = held};
+  pid_t process = target_process(&held->call.target);
+  if (held->pidfd < 0)
+    held->pidfd = process > 0 ? pidfd_open(process, 0) : -1;
+  if (held->pidfd < 0 || !notify_still_waits(held))
+    return -1;
+  held->waiting.request.pid = process;
+  notify->gate->signalled = true; /* see trigger_look */
+  return epoll_ctl(notify->events, EPOLL_CTL_ADD, held->pidfd, &event) < 0 && errno != EEXIST ? -1
+                                                                                              : 0;
+}
+
+static void set_request(struct held *held, enum want want, const char *path,
+                        const struct stat *status) {
+  free((char *)held->waiting.request.path);
+  held->waiting.request = (struct access_request){
+      .subject = SUBJECT_FILE,
+      .want = want,
+      .path = xstrdup(path),
+      .device = status->st_dev,
+      .inode = status->st_ino,
+      .folder = S_ISDIR(status->st_mode),
+      .socket = S_ISSOCK(status->st_mode),
+  };
+}
+
+static void ask(struct held *held, enum want want, const char *path, const struct stat *status) {
+  set_request(held, want, path, status);
+  if (watch_process(held) < 0) {
+    notify_fail(held, EACCES);
+    return;
+  }
+  if (notify_goes_on_once(held, want, status)) {
+    notify_serve_once(held);
+    return;
+  }
+  held->then = after_answer;
+  gate_ask(held->notify->gate, &held->waiting);
+}
+
+/* ---- what the call wants there ---- */
+
+/* A write to a gated place: refused and noted, unless writes are asked for like reads. */
+static void write_to(struct held *held, const char *path, const struct stat *status) {
+  struct gate *gate = held->notify->gate;
+  bool may_ask = gate->config.plan->ask_writes || gate_is_writable(gate, path);
+  if (may_ask && strcmp(path, "/") != 0) {
+    ask(held, WANT_WRITE, path, status);
+    return;
+  }
+  set_request(held, WANT_WRITE, held->found.path, status);
+  held->waiting.request.pid = target_process(&held->call.target);
+  decisions_note_refused(gate->config.decisions, &held->waiting.request, "not a writable place");
+  notify_fail(held, EROFS);
+}
+
+static void write_to_folder(struct held *held) {
+  _cleanup_free_ char *folder = path_parent(held->found.path);
+  _cleanup_close_ int fd = walk_open(held->notify->walker.host, folder);
+  struct stat status = {0};
+  if (fd < 0 || fstat(fd, &status) < 0)
+    notify_fail(held, EACCES);
+  else
+    write_to(held, folder, &status);
+}
+
+/* Is this a folder in which allowed things lie since the start? Its empty likeness shows those. */
+static bool leads_to_base(const struct gate *gate, const char *path) {
+  STRV_FOREACH (mount, &gate->mounts) {
+    if (path_is_under(*mount, path) && !strv_contains(&gate->granted, *mount))
+      return true;
+  }
+  return false;
+}
+
+static void act(struct held *held) {
+  struct found *found = &held->found;
+  switch (held->judged.verdict) {
+  case CALL_FREE:
+    notify_next(held);
+    return;
+  case CALL_ASK:
+    if (held->judged.want == WANT_LIST &&
+        (strcmp(found->path, "/") == 0 || leads_to_base(held->notify->gate, found->path)))
+      notify_next(held);
+    else
+      ask(held, held->judged.want, found->path, &found->status);
+    return;
+  case CALL_WRITE:
+    write_to(held, found->path, &found->status);
+    return;
+  case CALL_WRITE_FOLDER:
+    write_to_folder(held);
+    return;
+  case CALL_ERROR:
+    notify_fail(held, held->judged.errnum);
+    return;
+  }
+}
+
+/* Folders and links on the way that only the host has, one by one. */
+static void repeat(struct held *held, enum outcome outcome) {
+  const struct strv *repeats = &held->found.repeats;
+  if (outcome != OUTCOME_RETRY) {
+    notify_fail(held, EACCES);
+    return;
+  }
+  if (held->repeated >= repeats->count) {
+    act(held);
+    return;
+  }
+  const char *path = repeats->items[held->repeated], *text = repeats->items[held->repeated + 1];
+  held->repeated += 2;
+  held->then = repeat;
+  gate_repeat(held->notify->gate, &held->waiting, path, text[0] ? text : NULL);
+}
+
+/* Neither its kind nor its links nor what is in it is anybody's business. */
+static void refuse_hidden(struct held *held) {
+  set_request(held, WANT_READ, held->found.path, &held->found.status);
+  held->waiting.request.pid = target_process(&held->call.target);
+  gate_note_hidden(held->notify->gate, &held->waiting.request);
+  notify_fail(held, EACCES);
+}
+
+/* The folder that the call starts from lies below a mount that came later, so the kernel would look
+ * in the wrong one. What it means is allowed already: it can be seen from "/". */
+static void serve_covered(struct held *held) {
+  _cleanup_close_ int fd = walk_open(held->notify->walker.host, held->found.path);
+  struct stat status;
+  bool same = fd >= 0 && held->found.fd >= 0 && fstat(fd, &status) == 0 &&
+              status.st_dev == held->found.status.st_dev &&
+              status.st_ino == held->found.status.st_ino;
+  if (!same) {
+    notify_go_on(held);
+    return;
+  }
+  set_request(held, WANT_READ, held->found.path, &status);
+  notify_serve_once(held);
+}
+
+/* Something mounted is the kernel's business, but a mount that was granted for reading may be
+ * granted for writing as well, if that is asked for. */
+static struct judged judge_native(const struct held *held) {
+  const struct judged free = {.verdict = CALL_FREE};
+  struct found as_gated = held->found;
+  const char *name = strrchr(held->path, '/'), *found_name = strrchr(held->found.path, '/');
+  bool missing = held->found.fd < 0;
+  if (!call_may_write(&held->call) || held->interpreters > 0 ||
+      !gate_may_become_writable(held->notify->gate, held->found.path))
+    return free;
+  if (missing && strcmp(name ? name + 1 : held->path, found_name + 1) != 0)
+    return free; /* its folder is missing, too */
+  as_gated.place = missing                               ? PLACE_MISSING
+                   : S_ISDIR(held->found.status.st_mode) ? PLACE_FOLDER
+                                                         : PLACE_GATED;
+  struct judged judged = call_judge(&held->call, held->index, &as_gated);
+  return judged.verdict == CALL_WRITE || judged.verdict == CALL_WRITE_FOLDER ? judged : free;
+}
+
+static void proceed(struct held *held) {
+  int result = held->path[0] ? resolve(held) : 0;
+  if (result < 0) {
+    notify_fail(held, -result);
+    return;
+  }
+  if (!held->path[0]) {
+    notify_go_on(held);
+  } else if (held->found.place == PLACE_HIDDEN) {
+    refuse_hidden(held);
+  } else if (held->found.place == PLACE_NATIVE && held->covered) {
+    serve_covered(held);
+  } else {
+    held->judged =
+        held->found.place == PLACE_NATIVE
+            ? judge_native(held)
+            : call_judge(&held->call, held->interpreters > 0 ? 0 : held->index, &held->found);
+    bool missing = held->found.place == PLACE_MISSING || held->found.place == PLACE_NOWHERE;
+    held->repeated = missing && held->judged.verdict == CALL_FREE ? held->found.repeats.count : 0;
+    repeat(held, OUTCOME_RETRY);
+  }
+}
+
+/* 1: there is one more, in held->path; 0: there is none; or a negative errno. */
+static int next_path(struct held *held) {
+  const struct call *call = &held->call;
+  if (held->interpreters == 0 && ++held->index < call_path_count(call)) {
+    int result = call_path(call, held->index, held->path);
+    return result < 0 ? result : 1;
+  }
+  if (call->trap->kind == TRAP_EXECUTE && held->found.fd >= 0 &&
+      held->interpreters++ < INTERPRETER_LIMIT)
+    return interpreter_of(held->found.fd, held->path);
+  return 0;
+}
+
+void notify_next(struct held *held) {
+  int result = next_path(held);
+  if (result == 0)
+    notify_go_on(held);
+  else if (result < 0)
+    notify_fail(held, -result);
+  else if (!notify_still_waits(held))
+    notify_fail(held, ESRCH);
+  else
+    proceed(held);
+}
+
+/* ---- after the answer ---- */
+
+/* The way there may have changed while somebody thought: a link of the command's own, a name of the
+ * host's. What was shown is what is served. */
+static bool is_what_was_shown(const struct held *held) {
+  const struct access_request *request = &held->waiting.request;
+  return held->found.status.st_dev == request->device &&
+         held->found.status.st_ino == request->inode &&
+         strcmp(held->found.path, request->path) == 0;
+}
+
+/* Allowed, but not by a mount that was made for it: perhaps one that another call asked for. */
+static void serve(struct held *held) {
+  if (held->waiting.request.want == WANT_WRITE) {
+    notify_fail(held, EROFS);
+    return;
+  }
+  int result = resolve(held);
+  if (result < 0)
+    notify_fail(held, -result);
+  else if (held->found.place == PLACE_HIDDEN)
+    refuse_hidden(held);
+  else if (held->found.place == PLACE_GATED && is_what_was_shown(held))
+    notify_begin_once(held);
+  else if (held->found.place == PLACE_GATED)
+    notify_fail(held, EACCES);
+  else if (held->found.place == PLACE_FOLDER && call_only_reads(&held->call) &&
+           is_what_was_shown(held))
+    notify_serve_once(held);
+  else
+    notify_next(held);
+}
+
+static void after_answer(struct held *held, enum outcome outcome) {
+  if (outcome == OUTCOME_REFUSE) {
+    notify_fail(held, EACCES);
+  } else if (outcome == OUTCOME_SERVE) {
+    /* Not here: decisions may be calling, and serving it may lead to the next question. */
+    held->again = true;
+    eventfd_write(held->notify->wake, 1);
+  } else {
+    notify_next(held);
+  }
+}
+
+void notify_look_again(struct notify *notify) {
+  eventfd_t count;
+  struct held *following;
+  eventfd_read(notify->wake, &count);
+  for (struct held *held = notify->held; held; held = following) {
+    following = held->next;
+    bool again = held->again;
+    held->again = false;
+    if (again)
+      serve(held);
+  }
+}
+
+/* ---- beginning and end ---- */
+
+static void on_done(struct waiting *waiting, enum outcome outcome) {
+  struct held *held = (struct held *)waiting;
+  held->then(held, outcome);
+}
+
+static struct held *held_new(struct notify *notify, const struct call *call, const char *path) {
+  struct held *held = xcalloc(1, sizeof *held);
+  *held = (struct held){.notify = notify,
+                        .call = *call,
+                        .pidfd = -1,
+                        .stand_in = STAND_IN_NONE,
+                        .found = FOUND_NONE,
+                        .waiting = {.done = on_done, .opened = -1, .gate = notify->gate}};
+  memcpy(held->path, path, strlen(path) + 1);
+  held->next = notify->held;
+  if (notify->held)
+    notify->held->previous = held;
+  notify->held = held;
+  notify->held_count++;
+  return held;
+}
+
+void notify_hold(struct notify *notify, const struct call *call, const char *path) {
+  proceed(held_new(notify, call, path));
+}
+
+void notify_forget(struct held *held) {
+  struct notify *notify = held->notify;
+  notify_release_lent(held);
+  if (held->previous)
+    held->previous->next = held->next;
+  else
+    notify->held = held->next;
+  if (held->next)
+    held->next->previous = held->previous;
+  notify->held_count--;
+  /* Closing alone would not do while a process that we just forked has a copy. */
+  if (held->stand_in.result >= 0)
+    epoll_ctl(notify->events, EPOLL_CTL_DEL, held->stand_in.result, NULL);
+  stand_in_end(&held->stand_in);
+  if (held->pidfd >= 0) {
+    epoll_ctl(notify->events, EPOLL_CTL_DEL, held->pidfd, NULL);
+    close(held->pidfd);
+  }
+  found_clear(&held->found);
+  free((char *)held->waiting.request.path);
+  free(held);
+}
