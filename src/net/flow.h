@@ -41,6 +41,7 @@ struct end {
   bool unsure;  /* an end or urgent data is among what is there: read until nothing comes */
   bool urgent;  /* there was some: splice never gets past it */
   bool bulk;    /* much comes from here: splice */
+  bool bounded; /* it has been seen to that not too much waits for us */
   int pipe[2];
   size_t piped;
   char *pending;

@@ -31,6 +31,10 @@
  * timers would take a third of the throughput. Every kernel has this one, for everybody. */
 #define CONGESTION "reno"
 
+/* As much may wait for the workload in memory; more than a processor's cache holds would be copied
+ * from main memory. */
+#define WINDOW (384 * 1024)
+
 static const uint8_t loopback_network[] = {127};
 static const uint8_t resolver_address[] = {127, 0, 0, 53};
 static const uint8_t relay_address[] = {127, 0, 0, 1};
@@ -56,11 +60,12 @@ static void add_route(struct netlink_buffer *buffer, uint8_t family) {
                           .rtm_protocol = RTPROT_BOOT,
                           .rtm_scope = RT_SCOPE_HOST,
                           .rtm_type = RTN_LOCAL};
-  uint32_t device = LOOPBACK_INDEX;
+  uint32_t device = LOOPBACK_INDEX, window = WINDOW;
   netlink_put(buffer, RTA_OIF, &device, sizeof device);
   size_t metrics =
       netlink_begin_nest(buffer, RTA_METRICS); /* of the workload's end of a connection */
   netlink_put_text(buffer, RTAX_CC_ALGO, CONGESTION);
+  netlink_put(buffer, RTAX_WINDOW, &window, sizeof window);
   netlink_end_nest(buffer, metrics);
   netlink_end(buffer, message);
 }
