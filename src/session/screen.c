@@ -69,7 +69,7 @@ static void take_sequence(struct screen *screen, char byte) {
     screen->number_count += screen->number_count + 1 < ARRAY_SIZE(screen->numbers);
   else if (byte == '\033')
     screen->state = SCREEN_ESCAPE;
-  else if (byte >= 0x40 || byte < 0) {
+  else if ((unsigned char)byte >= 0x40) {
     if (screen->state == SCREEN_PRIVATE && (byte == 'h' || byte == 'l'))
       set_modes(screen, byte == 'h');
     screen->state = SCREEN_TEXT;
