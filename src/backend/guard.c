@@ -19,6 +19,7 @@
 #include <time.h>
 
 #include "backend/processes.h"
+#include "core/child.h"
 #include "core/cleanup.h"
 #include "core/file.h"
 #include "core/path.h"
@@ -323,8 +324,7 @@ static void run_end_command(const struct guard *guard) {
     execvp(argv->items[0], argv->items);
     _exit(127);
   }
-  while (pid > 0 && waitpid(pid, NULL, 0) < 0 && errno == EINTR)
-    ;
+  (void)child_wait(pid);
 }
 
 static _Noreturn void guard_main(const struct guard_input *input) {

@@ -1,12 +1,11 @@
 /* The matrix of back ends: what each can enforce, and whether it works here. */
-#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "backend/backend.h"
+#include "core/child.h"
 #include "core/cleanup.h"
 #include "core/json.h"
 #include "core/text.h"
@@ -63,8 +62,7 @@ static json_t *hear(struct asked *asked, const struct backend *backend,
                     const struct host_context *host, const struct policy *policy) {
   json_t *object = asked->answer >= 0 ? json_loadfd(asked->answer, 0, NULL) : NULL;
   cleanup_close_fd(&asked->answer);
-  while (asked->pid > 0 && waitpid(asked->pid, NULL, 0) < 0 && errno == EINTR)
-    ;
+  (void)child_wait(asked->pid);
   return object ? object : describe(backend, host, policy);
 }
 

@@ -2,18 +2,17 @@
  * of our own descendants, which nobody but us reaps, or are signalled as a group on the way out. */
 #include "backend/processes.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "core/alloc.h"
+#include "core/child.h"
 #include "core/cleanup.h"
 #include "core/file.h"
 
@@ -157,8 +156,7 @@ static void kill_orphan(pid_t pid, int inside, int namespaces, void *context) {
     return;
   processes_signal_below(pid, SIGKILL);
   kill(pid, SIGKILL);
-  while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
-    ;
+  (void)child_wait(pid);
   orphans->found = true;
 }
 

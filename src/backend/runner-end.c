@@ -11,17 +11,11 @@
 
 #include "backend/processes.h"
 #include "backend/runner-private.h"
+#include "core/child.h"
 #include "core/cleanup.h"
 #include "core/escape.h"
 
 /* ---- ending ---- */
-
-int runner_wait_for(pid_t guard) {
-  int status = 0;
-  while (guard > 0 && waitpid(guard, &status, 0) < 0 && errno == EINTR)
-    ;
-  return status;
-}
 
 /* The guard ends what is still there; if it was killed itself, its children have come to us. When
  * it reports, nothing is left but itself and the scratch folder, which it removes. */
@@ -32,7 +26,7 @@ static void end_guard(struct runner *runner) {
     *runner->request->guard = runner->guard;
     runner->tidied = true;
   } else {
-    int status = runner_wait_for(runner->guard);
+    int status = child_wait(runner->guard);
     runner->tidied = runner->reported && WIFEXITED(status);
   }
   if (runner->guard > 0 && !runner->reported)

@@ -86,4 +86,3 @@ void runner_finish(struct runner *runner);
 int runner_conclude(struct runner *runner, struct sb_error *error);
 
 void runner_clear(struct runner *runner);
-int runner_wait_for(pid_t guard); /* its wait status; 0 if there is none */

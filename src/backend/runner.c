@@ -7,6 +7,7 @@
 
 #include "backend/runner-private.h"
 #include "core/alloc.h"
+#include "core/child.h"
 #include "core/cleanup.h"
 #include "core/json.h"
 #include "session/events.h"
@@ -239,6 +240,6 @@ int backend_run(const struct backend *backend, const struct backend_request *req
   int result = backend->run ? backend->run(&audited, ret_result, error)
                             : backend_run_wrapped(backend, &audited, ret_result, error);
   events_close(audit, ret_result);
-  (void)runner_wait_for(guard);
+  (void)child_wait(guard);
   return result;
 }

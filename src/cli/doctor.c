@@ -1,13 +1,12 @@
 /* sandbox doctor: prints what the doctor found. Decides nothing. */
-#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "cli/cli.h"
+#include "core/child.h"
 #include "core/cleanup.h"
 #include "core/json.h"
 #include "doctor/doctor.h"
@@ -61,10 +60,7 @@ static pid_t start_backends(int output, const char *option) {
 }
 
 static bool has_succeeded(pid_t pid) {
-  int status = 0;
-  while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR)
-    ;
-  return pid > 0 && status == 0;
+  return pid > 0 && child_wait(pid) == 0;
 }
 
 static void print_backends(void) {

@@ -1,15 +1,14 @@
 /* A file as stdin by way of a pipe; see exec-input.h. */
 #include "cli/exec-input.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/sendfile.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
+#include "core/child.h"
 #include "core/cleanup.h"
 
 #define PORTION (64 << 10)
@@ -47,8 +46,7 @@ void exec_input_close(struct exec_input *input) {
   if (input->feeder <= 0)
     return;
   kill(input->feeder, SIGKILL);
-  while (waitpid(input->feeder, NULL, 0) < 0 && errno == EINTR)
-    ;
+  (void)child_wait(input->feeder);
   if (ioctl(input->reader, FIONREAD, &unread) == 0 && unread > 0)
     lseek(STDIN_FILENO, -unread, SEEK_CUR);
   close(input->reader);

@@ -13,6 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "core/child.h"
 #include "doctor/probe.h"
 
 enum { AT_A_TIME = 16, PATIENCE_MS = 1500, DYING_MS = 100 };
@@ -83,9 +84,7 @@ static void note_death(struct finding *finding, int status) {
 }
 
 static void finish(struct running *running) {
-  int status = 0;
-  while (waitpid(running->pid, &status, 0) < 0 && errno == EINTR)
-    continue;
+  int status = child_wait(running->pid);
   if (!running->finding->done)
     note_death(running->finding, status);
   close(running->pipe);

@@ -14,9 +14,9 @@
 #include <sys/stat.h>
 #include <sys/statfs.h>
 #include <sys/statvfs.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
+#include "core/child.h"
 #include "core/cleanup.h"
 #include "core/file.h"
 #include "engine/cellar.h"
@@ -283,10 +283,7 @@ static _Noreturn void broker_main(int channel, const struct broker_input *input)
   prctl(PR_SET_NAME, "sandbox-broker");
   umask(0);
   setsid(); /* Ctrl-C is not meant for us: the monitor's end is ours */
-  fd_close_others(kept, ARRAY_SIZE(kept));
-  int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-  for (int fd = 0; fd < 3; fd++)
-    dup2(null, fd);
+  child_keep_only(kept, ARRAY_SIZE(kept));
   if (powers_enter(&state.powers, input->user_ns, input->mount_ns, 0) < 0)
     _exit(1);
   for (;;) {
@@ -303,21 +300,14 @@ static _Noreturn void broker_main(int channel, const struct broker_input *input)
 /* ---- the monitor's side ---- */
 
 int broker_start(struct broker *broker, const struct broker_input *input, struct sb_error *error) {
-  int ends[2];
-  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0)
-    return sb_fail_errno(error, "creating the line to the broker");
-  pid_t pid = fork();
-  if (pid == 0) {
-    close(ends[0]);
-    broker_main(ends[1], input);
-  }
-  close(ends[1]);
-  if (pid < 0) {
-    close(ends[0]);
-    return sb_fail_errno(error, "starting the broker");
-  }
-  fcntl(ends[0], F_SETFL, O_NONBLOCK);
-  *broker = (struct broker){.channel = ends[0], .pid = pid};
+  int line;
+  pid_t pid = child_start("the broker", &line, error);
+  if (pid == 0)
+    broker_main(line, input);
+  if (pid < 0)
+    return -1;
+  fcntl(line, F_SETFL, O_NONBLOCK);
+  *broker = (struct broker){.channel = line, .pid = pid};
   return 0;
 }
 
@@ -326,8 +316,7 @@ void broker_end(struct broker *broker) {
     return;
   close(broker->channel);
   kill(broker->pid, SIGKILL);
-  while (waitpid(broker->pid, NULL, 0) < 0 && errno == EINTR)
-    ;
+  (void)child_wait(broker->pid);
   *broker = BROKER_NONE;
 }
 

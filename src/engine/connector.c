@@ -20,11 +20,11 @@
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/un.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "core/alloc.h"
+#include "core/child.h"
 #include "core/cleanup.h"
 #include "core/file.h"
 #include "engine/caps.h"
@@ -262,10 +262,7 @@ static _Noreturn void connector_main(int channel, const struct connector_input *
   const int kept[] = {channel, input->listener, input->user_ns, input->mount_ns};
   prctl(PR_SET_NAME, "sandbox-connect");
   setsid(); /* Ctrl-C is not meant for us: the monitor's end is ours */
-  fd_close_others(kept, ARRAY_SIZE(kept));
-  int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-  for (int fd = 0; fd < 3; fd++)
-    dup2(null, fd);
+  child_keep_only(kept, ARRAY_SIZE(kept));
   if (prepare(&connecting, input) < 0)
     _exit(1); /* the monitor notices */
   close(input->user_ns);
@@ -292,20 +289,13 @@ bool connector_is_needed(int listener, struct caller *ret_caller) {
 
 int connector_start(struct connector *connector, const struct connector_input *input,
                     struct sb_error *error) {
-  int ends[2];
-  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0)
-    return sb_fail_errno(error, "creating the line to the connector of sockets");
-  pid_t pid = fork();
-  if (pid == 0) {
-    close(ends[0]);
-    connector_main(ends[1], input);
-  }
-  close(ends[1]);
-  if (pid < 0) {
-    close(ends[0]);
-    return sb_fail_errno(error, "starting the connector of sockets");
-  }
-  *connector = (struct connector){.channel = ends[0], .pid = pid};
+  int line;
+  pid_t pid = child_start("the connector of sockets", &line, error);
+  if (pid == 0)
+    connector_main(line, input);
+  if (pid < 0)
+    return -1;
+  *connector = (struct connector){.channel = line, .pid = pid};
   return 0;
 }
 
@@ -318,7 +308,6 @@ void connector_end(struct connector *connector) {
 }
 
 void connector_reap(struct connector *connector) {
-  while (connector->pid > 0 && waitpid(connector->pid, NULL, 0) < 0 && errno == EINTR)
-    ;
+  (void)child_wait(connector->pid);
   *connector = CONNECTOR_NONE;
 }

@@ -14,11 +14,11 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "core/alloc.h"
+#include "core/child.h"
 #include "core/cleanup.h"
 #include "core/file.h"
 #include "core/path.h"
@@ -340,10 +340,7 @@ static _Noreturn void keeper_main(int channel, const struct kept_request *reques
   umask(0);
   setsid();               /* Ctrl-C is not meant for us: the monitor's end is ours */
   signal(SIGIO, SIG_IGN); /* somebody opens what we have a lease on for an instant */
-  fd_close_others(kept, ARRAY_SIZE(kept));
-  int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-  for (int fd = 0; fd < 3; fd++)
-    dup2(null, fd);
+  child_keep_only(kept, ARRAY_SIZE(kept));
   /* The command owns the project's folders, and must not be able to close them to us for a while.
    */
   int result =
@@ -360,21 +357,14 @@ static _Noreturn void keeper_main(int channel, const struct kept_request *reques
 
 int keeper_start(struct keeper *keeper, const struct kept_request *request, int user_ns,
                  int mount_ns, struct sb_error *error) {
-  int ends[2];
-  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0)
-    return sb_fail_errno(error, "creating the line to the keeper of protected names");
-  pid_t pid = fork();
-  if (pid == 0) {
-    close(ends[0]);
-    keeper_main(ends[1], request, user_ns, mount_ns);
-  }
-  close(ends[1]);
-  if (pid < 0) {
-    close(ends[0]);
-    return sb_fail_errno(error, "starting the keeper of protected names");
-  }
-  fcntl(ends[0], F_SETFL, O_NONBLOCK);
-  *keeper = (struct keeper){.channel = ends[0], .pid = pid};
+  int line;
+  pid_t pid = child_start("the keeper of protected names", &line, error);
+  if (pid == 0)
+    keeper_main(line, request, user_ns, mount_ns);
+  if (pid < 0)
+    return -1;
+  fcntl(line, F_SETFL, O_NONBLOCK);
+  *keeper = (struct keeper){.channel = line, .pid = pid};
   return 0;
 }
 
@@ -423,7 +413,6 @@ void keeper_end(struct keeper *keeper) {
 
 /* Who leaves it to pid 1 leaves a dead process for ever in many a container. */
 void keeper_reap(struct keeper *keeper) {
-  while (keeper->pid > 0 && waitpid(keeper->pid, NULL, 0) < 0 && errno == EINTR)
-    ;
+  (void)child_wait(keeper->pid);
   *keeper = KEEPER_NONE;
 }

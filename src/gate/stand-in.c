@@ -11,9 +11,9 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 #include <sys/un.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
+#include "core/child.h"
 #include "core/cleanup.h"
 #include "core/file.h"
 #include "engine/caps.h"
@@ -225,8 +225,7 @@ void stand_in_end(struct stand_in *stand_in) {
     return;
   close(stand_in->result);
   kill(stand_in->pid, SIGKILL);
-  while (waitpid(stand_in->pid, NULL, 0) < 0 && errno == EINTR)
-    ;
+  (void)child_wait(stand_in->pid);
   *stand_in = STAND_IN_NONE;
 }
 

@@ -12,11 +12,11 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/prctl.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "core/alloc.h"
+#include "core/child.h"
 #include "core/cleanup.h"
 #include "core/escape.h"
 #include "core/file.h"
@@ -277,10 +277,7 @@ static void keep_only(const struct publisher *publisher, int line, int user_ns, 
   for (size_t i = 0; i < publisher->count; i++)
     kept[i] = publisher->listeners[i].watch.fd;
   memcpy(kept + publisher->count, (int[]){line, user_ns, net_ns}, 3 * sizeof *kept);
-  fd_close_others(kept, publisher->count + 3);
-  int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-  for (int fd = 0; fd < 3; fd++)
-    dup2(null, fd);
+  child_keep_only(kept, publisher->count + 3);
 }
 
 static void close_listeners(struct publisher *publisher) {
@@ -292,22 +289,17 @@ static void close_listeners(struct publisher *publisher) {
 }
 
 int publisher_start(struct publisher *publisher, int user_ns, int net_ns, struct sb_error *error) {
-  int ends[2];
-  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) < 0)
-    return sb_fail_errno(error, "creating the line to the publisher");
-  pid_t pid = fork();
+  int line;
+  pid_t pid = child_start("the publisher", &line, error);
   if (pid == 0) {
-    keep_only(publisher, ends[1], user_ns, net_ns);
-    publish_main(publisher, ends[1], user_ns, net_ns);
+    keep_only(publisher, line, user_ns, net_ns);
+    publish_main(publisher, line, user_ns, net_ns);
   }
-  close(ends[1]);
-  if (pid < 0) {
-    close(ends[0]);
-    return sb_fail_errno(error, "starting the publisher");
-  }
+  if (pid < 0)
+    return -1;
   close_listeners(publisher);
   publisher->pid = pid;
-  publisher->line = ends[0];
+  publisher->line = line;
   return 0;
 }
 
@@ -317,7 +309,6 @@ void publisher_end(struct publisher *publisher) {
     return;
   close(publisher->line);
   kill(publisher->pid, SIGKILL);
-  while (waitpid(publisher->pid, NULL, 0) < 0 && errno == EINTR)
-    ;
+  (void)child_wait(publisher->pid);
   *publisher = PUBLISHER_NONE;
 }

@@ -8,10 +8,10 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "core/alloc.h"
+#include "core/child.h"
 #include "core/cleanup.h"
 #include "core/json.h"
 #include "net/relay.h"
@@ -390,8 +390,7 @@ void network_finish(struct monitor *monitor) {
   struct network *network = &monitor->network;
   network_stop(monitor);
   if (network->relay > 0) {
-    while (waitpid(network->relay, NULL, 0) < 0 && errno == EINTR)
-      ;
+    (void)child_wait(network->relay);
     network->relay = 0;
   }
   while (network->line >= 0 && read_one(monitor)) /* what it said last */

@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "core/alloc.h"
+#include "core/child.h"
 #include "core/cleanup.h"
 #include "core/file.h"
 #include "engine/caps.h"
@@ -408,10 +409,7 @@ static void find_tools(struct driver_run *run) {
  * a descriptor that has to be moved there. */
 static void keep_only(struct driver_run *run, int user_ns) {
   const int kept[] = {run->line, user_ns, run->request->net_ns, run->request->openings};
-  fd_close_others(kept, ARRAY_SIZE(kept));
-  int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-  for (int fd = 0; null >= 0 && fd < 3; fd++)
-    dup2(null, fd);
+  child_keep_only(kept, ARRAY_SIZE(kept));
 }
 
 static _Noreturn void launch(struct minder_request *request, int line) {
@@ -447,24 +445,17 @@ static _Noreturn void launch(struct minder_request *request, int line) {
 
 int minder_start(struct minder *minder, const struct minder_request *request,
                  struct sb_error *error) {
-  int ends[2];
-  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0)
-    return sb_fail_errno(error, "creating the line to the network driver");
-  pid_t launcher = fork();
+  int line;
+  pid_t launcher = child_start("the network driver", &line, error);
   if (launcher == 0) {
     struct minder_request copy = *request;
-    close(ends[0]);
-    launch(&copy, ends[1]);
+    launch(&copy, line);
   }
-  close(ends[1]);
-  if (launcher < 0) {
-    close(ends[0]);
-    return sb_fail_errno(error, "starting the network driver");
-  }
-  while (waitpid(launcher, NULL, 0) < 0 && errno == EINTR)
-    ;
-  fcntl(ends[0], F_SETFL, O_NONBLOCK);
-  *minder = (struct minder){.line = ends[0]};
+  if (launcher < 0)
+    return -1;
+  (void)child_wait(launcher);
+  fcntl(line, F_SETFL, O_NONBLOCK);
+  *minder = (struct minder){.line = line};
   return 0;
 }
 
@@ -477,8 +468,7 @@ void minder_end(struct minder *minder) {
     close(minder->line);
   if (minder->pid > 0) {
     kill(minder->pid, SIGKILL);
-    while (waitpid(minder->pid, NULL, 0) < 0 && errno == EINTR)
-      ;
+    (void)child_wait(minder->pid);
   }
   *minder = MINDER_NONE;
 }

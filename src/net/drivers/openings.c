@@ -11,9 +11,9 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
+#include "core/child.h"
 #include "core/cleanup.h"
 #include "core/file.h"
 #include "net/drivers/classes.h"
@@ -41,8 +41,7 @@ int openings_socket(int net_ns) {
   close(ends[1]);
   ssize_t got = pid < 0 ? -errno : fd_receive(ends[0], fds, &ignored, sizeof ignored);
   close(ends[0]);
-  while (pid > 0 && waitpid(pid, NULL, 0) < 0 && errno == EINTR)
-    ;
+  (void)child_wait(pid);
   return fds[0] >= 0 ? fds[0] : got < 0 ? (int)got : -EPROTO;
 }
 

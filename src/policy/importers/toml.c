@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "core/alloc.h"
+#include "core/child.h"
 #include "core/cleanup.h"
 #include "core/escape.h"
 #include "core/file.h"
@@ -77,7 +78,7 @@ static void read_all(int fd, struct text *ret_text) {
 }
 
 static int run_helper(const char *helper, const char *data, size_t length, struct text *ret_text) {
-  int ends[2], status = 0;
+  int ends[2];
   pid_t child;
   _cleanup_close_ int input = input_file(data, length);
   if (input < 0)
@@ -90,8 +91,7 @@ static int run_helper(const char *helper, const char *data, size_t length, struc
   if (result < 0)
     return result;
   read_all(from, ret_text);
-  while (waitpid(child, &status, 0) < 0 && errno == EINTR)
-    ;
+  int status = child_wait(child);
   return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : -EBADMSG;
 }
 
