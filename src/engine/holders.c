@@ -9,13 +9,13 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/inotify.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "core/cleanup.h"
+#include "core/inotify.h"
 #include "engine/cellar.h"
 
 #define MASK_LIMIT  20000 /* the kernel has 100,000 mounts for a session */
@@ -191,7 +191,8 @@ static void close_folder(struct closing *closing, int *folder) {
     closing->result = result;
 }
 
-static void on_event(struct holders *holders, const struct inotify_event *event, const char *name) {
+static void on_event(void *context, const struct inotify_event *event, const char *name) {
+  struct holders *holders = context;
   bool lost = event->mask & IN_Q_OVERFLOW;
   for (size_t i = 0; i < holders->count; i++) {
     const struct held_folder *folder = &holders->folders[i];
@@ -203,19 +204,10 @@ static void on_event(struct holders *holders, const struct inotify_event *event,
 }
 
 void holders_renew(struct holders *holders) {
-  static union {
-    struct inotify_event event;
-    char bytes[16 << 10];
-  } buffer;
+  static _Alignas(struct inotify_event) char buffer[16 << 10];
   if (powers_go(holders->powers, IN_SESSION) < 0)
     return;
-  ssize_t got = read(holders->changes, &buffer, sizeof buffer);
-  for (ssize_t at = 0; at < got;) {
-    struct inotify_event event;
-    memcpy(&event, buffer.bytes + at, sizeof event);
-    on_event(holders, &event, buffer.bytes + at + sizeof event);
-    at += (ssize_t)(sizeof event + event.len);
-  }
+  inotify_read(holders->changes, buffer, sizeof buffer, on_event, holders);
 }
 
 /* ---- finding ---- */

@@ -5,11 +5,11 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/inotify.h>
 #include <unistd.h>
 
 #include "core/alloc.h"
 #include "core/cleanup.h"
+#include "core/inotify.h"
 #include "core/path.h"
 #include "engine/keeping.h"
 
@@ -212,7 +212,8 @@ static void on_name(struct keeping *keeping, const struct watch *watch, const ch
   }
 }
 
-static void on_event(struct keeping *keeping, const struct inotify_event *event, const char *name) {
+static void on_event(void *context, const struct inotify_event *event, const char *name) {
+  struct keeping *keeping = context;
   if (event->mask & IN_Q_OVERFLOW) {
     keeping->lost = true;
     return;
@@ -227,15 +228,6 @@ static void on_event(struct keeping *keeping, const struct inotify_event *event,
 }
 
 void watch_read(struct keeping *keeping) {
-  static union {
-    struct inotify_event event;
-    char bytes[64 << 10];
-  } buffer;
-  ssize_t got = read(keeping->changes, &buffer, sizeof buffer);
-  for (ssize_t at = 0; at < got;) {
-    struct inotify_event event;
-    memcpy(&event, buffer.bytes + at, sizeof event);
-    on_event(keeping, &event, buffer.bytes + at + sizeof event);
-    at += (ssize_t)(sizeof event + event.len);
-  }
+  static _Alignas(struct inotify_event) char buffer[64 << 10];
+  inotify_read(keeping->changes, buffer, sizeof buffer, on_event, keeping);
 }

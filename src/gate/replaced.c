@@ -5,12 +5,12 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/inotify.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "core/alloc.h"
 #include "core/cleanup.h"
+#include "core/inotify.h"
 #include "core/path.h"
 #include "gate/waiting.h"
 
@@ -69,21 +69,16 @@ static void on_overflow(struct gate *gate) {
     gate_renew(gate, item->path);
 }
 
+static void on_event(void *context, const struct inotify_event *event, const char *name) {
+  if (event->mask & IN_Q_OVERFLOW)
+    on_overflow(context);
+  else if (event->len > 0)
+    on_change(context, event->wd, name);
+}
+
 void replaced_read(struct gate *gate) {
-  union {
-    struct inotify_event event;
-    char bytes[4096];
-  } buffer;
-  ssize_t got = read(gate->changes, &buffer, sizeof buffer);
-  for (ssize_t at = 0; at < got;) {
-    struct inotify_event event;
-    memcpy(&event, buffer.bytes + at, sizeof event);
-    if (event.mask & IN_Q_OVERFLOW)
-      on_overflow(gate);
-    else if (event.len > 0)
-      on_change(gate, event.wd, buffer.bytes + at + sizeof event);
-    at += (ssize_t)(sizeof event + event.len);
-  }
+  _Alignas(struct inotify_event) char buffer[4096];
+  inotify_read(gate->changes, buffer, sizeof buffer, on_event, gate);
 }
 
 void replaced_clear(struct gate *gate) {
