@@ -2,13 +2,11 @@
 #include "core/unix-diag.h"
 
 #include <errno.h>
-#include <linux/netlink.h>
 #include <linux/rtnetlink.h>
 #include <linux/sock_diag.h>
-#include <stdbool.h>
 #include <sys/socket.h>
 
-#include "core/cleanup.h"
+#include "core/netlink-dump.h"
 
 int unix_diag_open(void) {
   int line = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG);
@@ -31,49 +29,28 @@ static int send_request(int line, unsigned states, unsigned show) {
              : 0;
 }
 
-static void take_socket(const struct nlmsghdr *head, unix_diag_visitor *visit, void *context) {
-  const struct unix_diag_msg *socket = NLMSG_DATA(head);
+struct visit {
+  unix_diag_visitor *visit;
+  void *context;
+};
+
+static void take_socket(void *context, const struct nlmsghdr *message) {
+  const struct visit *visit = context;
+  const struct unix_diag_msg *socket = NLMSG_DATA(message);
+  if (message->nlmsg_len < NLMSG_LENGTH(sizeof *socket))
+    return;
   const struct rtattr *attribute = (const struct rtattr *)(socket + 1);
-  int left = (int)(head->nlmsg_len - NLMSG_LENGTH(sizeof *socket));
+  int left = (int)(message->nlmsg_len - NLMSG_LENGTH(sizeof *socket));
   for (; RTA_OK(attribute, left); attribute = RTA_NEXT(attribute, left))
-    visit(context, socket, attribute->rta_type, RTA_DATA(attribute), RTA_PAYLOAD(attribute));
-}
-
-/* NLMSG_OK compares numbers with and without sign, which clang does not accept. */
-static bool is_whole(const struct nlmsghdr *head, int left) {
-  return left >= (int)sizeof *head && head->nlmsg_len >= sizeof *head &&
-         head->nlmsg_len <= (unsigned)left;
-}
-
-/* 1: there is more, 0: that was all. */
-static int take_answer(const char *bytes, size_t length, unix_diag_visitor *visit, void *context) {
-  int left = (int)length;
-  for (const struct nlmsghdr *head = (const struct nlmsghdr *)bytes; is_whole(head, left);
-       head = NLMSG_NEXT(head, left)) {
-    if (head->nlmsg_type == NLMSG_DONE)
-      return 0;
-    if (head->nlmsg_type == NLMSG_ERROR)
-      return -EOPNOTSUPP;
-    if (head->nlmsg_len >= NLMSG_LENGTH(sizeof(struct unix_diag_msg)))
-      take_socket(head, visit, context);
-  }
-  return 1;
+    visit->visit(visit->context, socket, attribute->rta_type, RTA_DATA(attribute),
+                 RTA_PAYLOAD(attribute));
 }
 
 int unix_diag_dump(int line, unsigned states, unsigned show, unix_diag_visitor *visit,
                    void *context) {
-  union {
-    char bytes[8192]; /* as much as the kernel gives at once by itself */
-    struct nlmsghdr align;
-  } answer;
+  /* As much as the kernel gives at once by itself. */
+  _Alignas(struct nlmsghdr) char buffer[8192];
+  struct visit each = {visit, context};
   int result = send_request(line, states, show);
-  if (result < 0)
-    return result;
-  do {
-    ssize_t got = recv(line, &answer, sizeof answer, 0);
-    if (got <= 0)
-      return got < 0 ? -errno : -EPROTO;
-    result = take_answer(answer.bytes, (size_t)got, visit, context);
-  } while (result > 0);
-  return result;
+  return result < 0 ? result : netlink_dump(line, 0, buffer, sizeof buffer, take_socket, &each);
 }

@@ -11,15 +11,23 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#include "core/cleanup.h"
+#include "core/netlink-dump.h"
 #include "net/netlink.h"
+
+/* The kernel has the first part of the answer ready when the question has been sent, and makes the
+ * next when one is read. True: all of it was read. */
+static bool read_list(int fd, netlink_taker *take, void *context) {
+  _Alignas(8) char answers[32768];
+  return netlink_dump(fd, MSG_DONTWAIT, answers, sizeof answers, take, context) == 0;
+}
 
 /* ---- bytes of the interface ---- */
 
-static void add_link(const struct nlmsghdr *header, struct driver_figures *figures) {
+static void add_link(void *context, const struct nlmsghdr *header) {
+  struct driver_figures *figures = context;
   const struct ifinfomsg *link = NLMSG_DATA(header);
   size_t length = IFLA_PAYLOAD(header);
-  if (link->ifi_flags & IFF_LOOPBACK)
+  if (header->nlmsg_type != RTM_NEWLINK || link->ifi_flags & IFF_LOOPBACK)
     return;
   for (const struct rtattr *at = IFLA_RTA(link); RTA_OK(at, length); at = RTA_NEXT(at, length)) {
     struct rtnl_link_stats64 counted = {0};
@@ -29,24 +37,6 @@ static void add_link(const struct nlmsghdr *header, struct driver_figures *figur
     memcpy(&counted, RTA_DATA(at), size < sizeof counted ? size : sizeof counted);
     figures->sent += (int64_t)counted.tx_bytes;
     figures->received += (int64_t)counted.rx_bytes;
-  }
-}
-
-/* The kernel has the first part of the answer ready when the question has been sent, and makes the
- * next when one is read. */
-static bool read_links(int fd, struct driver_figures *figures) {
-  for (;;) {
-    _Alignas(8) char answers[32768];
-    ssize_t length = recv(fd, answers, sizeof answers, MSG_DONTWAIT);
-    if (length <= 0)
-      return false;
-    for (const struct nlmsghdr *header = (struct nlmsghdr *)answers; NLMSG_OK(header, length);
-         header = NLMSG_NEXT(header, length)) {
-      if (header->nlmsg_type == NLMSG_DONE)
-        return true;
-      if (header->nlmsg_type == RTM_NEWLINK)
-        add_link(header, figures);
-    }
   }
 }
 
@@ -61,7 +51,7 @@ static void count_bytes(int fd, struct driver_figures *figures) {
   };
   figures->sent = figures->received = 0;
   if (send(fd, &request, sizeof request, MSG_DONTWAIT) != sizeof request ||
-      !read_links(fd, figures))
+      !read_list(fd, add_link, figures))
     figures->sent = figures->received = -1;
 }
 
@@ -150,19 +140,24 @@ static bool read_key(const struct tally_set *set, const struct nlattr *key,
   return true;
 }
 
-static void read_element(const struct tally_set *set, const struct nlattr *element,
-                         struct driver_figures *figures, take_counted *take) {
+/* Which set is read, and what becomes of its elements. */
+struct counting {
+  const struct tally_set *set;
+  struct driver_figures *figures;
+  take_counted *take;
+};
+
+static void read_element(const struct counting *counting, const struct nlattr *element) {
   const struct nlattr *expression = find_within(element, NFTA_SET_ELEM_EXPR);
   const struct nlattr *counter = find_within(expression, NFTA_EXPR_DATA);
   struct counted counted = {.packets = number_of(counter, NFTA_COUNTER_PACKETS),
                             .bytes = number_of(counter, NFTA_COUNTER_BYTES)};
   if (counted.packets >= 0 && counted.bytes >= 0 &&
-      read_key(set, find_within(element, NFTA_SET_ELEM_KEY), &counted.key))
-    take(figures, set, &counted);
+      read_key(counting->set, find_within(element, NFTA_SET_ELEM_KEY), &counted.key))
+    counting->take(counting->figures, counting->set, &counted);
 }
 
-static void read_elements(const struct tally_set *set, const struct nlmsghdr *header,
-                          struct driver_figures *figures, take_counted *take) {
+static void read_elements(void *counting, const struct nlmsghdr *header) {
   size_t head = NLMSG_SPACE(sizeof(struct nfgenmsg));
   if (header->nlmsg_len < head)
     return;
@@ -174,7 +169,7 @@ static void read_elements(const struct tally_set *set, const struct nlmsghdr *he
     size_t whole = NLA_ALIGN(element->nla_len);
     if (element->nla_len < NLA_HDRLEN || element->nla_len > left)
       return;
-    read_element(set, element, figures, take);
+    read_element(counting, element);
     left -= whole < left ? whole : left;
     at += whole;
   }
@@ -200,20 +195,8 @@ static bool ask_for_elements(int fd, const struct tally_set *set) {
 /* True: all of it was read. */
 static bool read_set(int fd, const struct tally_set *set, struct driver_figures *figures,
                      take_counted *take) {
-  bool asked = ask_for_elements(fd, set);
-  while (asked) {
-    _Alignas(8) char answers[32768];
-    ssize_t length = recv(fd, answers, sizeof answers, MSG_DONTWAIT);
-    if (length <= 0)
-      return false;
-    for (const struct nlmsghdr *header = (struct nlmsghdr *)answers; NLMSG_OK(header, length);
-         header = NLMSG_NEXT(header, length)) {
-      if (header->nlmsg_type == NLMSG_DONE || header->nlmsg_type == NLMSG_ERROR)
-        return header->nlmsg_type == NLMSG_DONE;
-      read_elements(set, header, figures, take);
-    }
-  }
-  return false;
+  struct counting counting = {set, figures, take};
+  return ask_for_elements(fd, set) && read_list(fd, read_elements, &counting);
 }
 
 static bool read_tally(int fd, enum tally tally, struct driver_figures *figures,
