@@ -275,8 +275,9 @@ static int load_all(struct driver_run *run, const char *own) {
 
 /* The rules, the first time, with the host's addresses of this moment; then those alone. */
 static int load_rules(struct driver_run *run) {
-  size_t count;
-  _cleanup_free_ struct address *addresses = own_addresses(&count);
+  size_t count = 0;
+  _cleanup_free_ struct address *addresses = NULL;
+  (void)own_addresses(&addresses, &count);
   _cleanup_free_ char *own = egress_own(addresses, count);
   if (run->loaded && strcmp(own, run->loaded) == 0)
     return 0;

@@ -29,12 +29,12 @@ void own_addresses_drain(int watch) {
     ;
 }
 
-struct address *own_addresses(size_t *ret_count) {
+int own_addresses(struct address **ret_addresses, size_t *ret_count) {
   struct ifaddrs *all = NULL;
   struct address *own = NULL;
-  *ret_count = 0;
+  size_t count = 0;
   if (getifaddrs(&all) < 0)
-    return NULL;
+    return -errno;
   for (const struct ifaddrs *at = all; at; at = at->ifa_next) {
     int family = at->ifa_addr ? at->ifa_addr->sa_family : AF_UNSPEC;
     if (family != AF_INET && family != AF_INET6)
@@ -43,9 +43,11 @@ struct address *own_addresses(size_t *ret_count) {
     memcpy(&storage, at->ifa_addr,
            family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6));
     uint16_t port;
-    ARRAY_GROW(own, *ret_count);
-    own[(*ret_count)++] = address_from_sockaddr(&storage, &port);
+    ARRAY_GROW(own, count);
+    own[count++] = address_from_sockaddr(&storage, &port);
   }
   freeifaddrs(all);
-  return own;
+  *ret_addresses = own;
+  *ret_count = count;
+  return 0;
 }

@@ -10,5 +10,6 @@ int own_addresses_watch(void);
 /* Reads all that it has to say. */
 void own_addresses_drain(int watch);
 
-/* All of them; a new array. NULL: there are none, or they cannot be had. */
-struct address *own_addresses(size_t *ret_count);
+/* All of them; a new array, NULL if there are none. 0, or a negative errno if they cannot be had.
+ */
+int own_addresses(struct address **ret_addresses, size_t *ret_count);

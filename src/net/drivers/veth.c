@@ -2,8 +2,6 @@
  * The host's settings stay as they are: the pair is gone with the session's namespace, and
  * the rules belong to an nft process that ends with us. */
 #include <fcntl.h>
-#include <ifaddrs.h>
-#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +12,7 @@
 #include "core/file.h"
 #include "net/drivers/egress.h"
 #include "net/drivers/minder.h"
+#include "net/drivers/own.h"
 #include "net/drivers/six.h"
 
 #define FORWARDING  "/proc/sys/net/ipv4/ip_forward"
@@ -72,20 +71,12 @@ static void block_write(unsigned number, struct block *ret_block) {
              bytes[3] + i);
 }
 
-static bool is_taken(const struct block *block, const struct ifaddrs *addresses) {
+static bool is_taken(const struct block *block, const struct address *addresses, size_t count) {
   struct address ours, ours6;
   address_parse(block->host, strlen(block->host), &ours);
   address_parse(block->host6, strlen(block->host6), &ours6);
-  for (const struct ifaddrs *at = addresses; at; at = at->ifa_next) {
-    int family = at->ifa_addr ? at->ifa_addr->sa_family : AF_UNSPEC;
-    if (family != AF_INET && family != AF_INET6)
-      continue;
-    struct sockaddr_storage storage = {0};
-    memcpy(&storage, at->ifa_addr,
-           family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6));
-    uint16_t port;
-    struct address theirs = address_from_sockaddr(&storage, &port);
-    if (address_within(&theirs, &ours, 30) || address_within(&theirs, &ours6, 64))
+  for (size_t i = 0; i < count; i++) {
+    if (address_within(&addresses[i], &ours, 30) || address_within(&addresses[i], &ours6, 64))
       return true;
   }
   return false;
@@ -96,16 +87,16 @@ static bool choose_block(const char *session_id, struct block *ret_block) {
   unsigned number = 0;
   for (const char *at = session_id; *at; at++)
     number = number * 31 + (unsigned char)*at;
-  struct ifaddrs *addresses = NULL;
-  if (getifaddrs(&addresses) < 0)
+  size_t count;
+  _cleanup_free_ struct address *addresses = NULL;
+  if (own_addresses(&addresses, &count) < 0)
     return false;
-  bool found = false;
-  for (unsigned i = 0; !found && i < 64; i++) {
+  for (unsigned i = 0; i < 64; i++) {
     block_write(number + i, ret_block);
-    found = !is_taken(ret_block, addresses);
+    if (!is_taken(ret_block, addresses, count))
+      return true;
   }
-  freeifaddrs(addresses);
-  return found;
+  return false;
 }
 
 /* ---- the pair ---- */
