@@ -86,13 +86,18 @@ static void find_first(pid_t pid, int inside, int namespaces, void *context) {
   }
 }
 
+/* Its arguments, or its variables: strings one after the other. */
+static bool read_strings(pid_t pid, const char *kind, char **ret_strings, size_t *ret_length) {
+  char path[64];
+  snprintf(path, sizeof path, "/proc/%d/%s", (int)pid, kind);
+  return file_read_at(AT_FDCWD, path, LISTING_LIMIT, ret_strings, ret_length) == 0;
+}
+
 /* firejail runs a command as `SHELL -c -- 'words'`, and most shells wait for it. */
 static bool is_shell_between(pid_t pid) {
-  char path[64];
   _cleanup_free_ char *words = NULL;
   size_t length;
-  snprintf(path, sizeof path, "/proc/%d/cmdline", (int)pid);
-  if (file_read_at(AT_FDCWD, path, LISTING_LIMIT, &words, &length) < 0)
+  if (!read_strings(pid, "cmdline", &words, &length))
     return false;
   const char *second = words + strlen(words) + 1, *third = second + strlen("-c") + 1;
   return length > strlen(words) + 8 && strcmp(second, "-c") == 0 && strcmp(third, "--") == 0;
@@ -135,11 +140,9 @@ struct orphans {
 };
 
 static bool has_variable(pid_t pid, const char *variable) {
-  char path[64];
   _cleanup_free_ char *text = NULL;
   size_t length;
-  snprintf(path, sizeof path, "/proc/%d/environ", (int)pid);
-  if (file_read_at(AT_FDCWD, path, LISTING_LIMIT, &text, &length) < 0)
+  if (!read_strings(pid, "environ", &text, &length))
     return false;
   for (const char *at = text; at < text + length; at += strlen(at) + 1) {
     if (strcmp(at, variable) == 0)

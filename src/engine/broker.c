@@ -167,17 +167,23 @@ static int grant(struct state *state, const struct packet_header *header, const 
   return mounts_attach(tree, target);
 }
 
-/* What cannot be taken away is at least covered. */
-static int cover(struct state *state, const char *path) {
+/* A clone of what masks are made of; "": of all of it. Leaves us in the session's namespace. */
+static int clone_staged(struct state *state, const char *name) {
   int result = powers_go(&state->powers, IN_OWN);
   if (result == 0)
     result = powers_stage(&state->powers);
   if (result < 0)
     return result;
-  _cleanup_close_ int mask = mounts_clone(state->powers.staging, "folder", 0);
-  result = mask < 0 ? mask : powers_go(&state->powers, IN_SESSION);
-  if (result < 0)
-    return result;
+  _cleanup_close_ int tree = mounts_clone(state->powers.staging, name, 0);
+  result = tree < 0 ? tree : powers_go(&state->powers, IN_SESSION);
+  return result < 0 ? result : steal_fd(&tree);
+}
+
+/* What cannot be taken away is at least covered. */
+static int cover(struct state *state, const char *path) {
+  _cleanup_close_ int mask = clone_staged(state, "folder");
+  if (mask < 0)
+    return mask;
   _cleanup_close_ int target = mounts_open(path);
   return target < 0 ? target : mounts_attach(mask, target);
 }
@@ -186,15 +192,8 @@ static int cover(struct state *state, const char *path) {
 static int attach_masks(struct state *state) {
   if (state->holders.masks >= 0)
     return 0;
-  int result = powers_go(&state->powers, IN_OWN);
-  if (result == 0)
-    result = powers_stage(&state->powers);
-  if (result < 0)
-    return result;
-  _cleanup_close_ int masks = mounts_clone(state->powers.staging, "", 0);
-  result = masks < 0 ? masks : powers_go(&state->powers, IN_SESSION);
-  if (result == 0)
-    result = cellar_put(masks);
+  _cleanup_close_ int masks = clone_staged(state, "");
+  int result = masks < 0 ? masks : cellar_put(masks);
   if (result == 0)
     state->holders.masks = steal_fd(&masks);
   return result;
