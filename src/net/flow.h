@@ -113,19 +113,35 @@ struct relay {
 
 /* flow.c: the course of a connection */
 void flow_accepted(struct relay *relay, int fd);
+void flow_moved_in(struct relay *relay, int client, int server, struct ledger_line *line);
 void flow_tick(struct relay *relay, uint64_t now);
-void flow_wanted(struct flow *flow); /* host and port are known */
-void flow_answered(struct relay *relay, const struct link_message *message);
-void flow_recorded(struct relay *relay, const struct link_message *message);
-void flow_connected(struct flow *flow); /* the way to the host is open */
-void flow_refuse(struct flow *flow, const char *format, ...) __attribute__((format(printf, 2, 3)));
-void flow_fail(struct flow *flow, const char *format, ...) __attribute__((format(printf, 2, 3)));
+bool flow_set_host(struct flow *flow, const char *text, size_t length);
 void flow_close(struct flow *flow, bool reset);
 void reset_on_close(int fd);
-void flow_send_withdrawals(struct relay *relay);
+
+/* flow-decide.c: whether it may be made */
+void flow_wanted(struct flow *flow); /* host and port are known */
+void flow_answered(struct relay *relay, const struct link_message *message);
+void flow_refuse(struct flow *flow, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void flow_fail(struct flow *flow, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void flow_withdraw(struct flow *flow); /* it waits for nothing outside any more */
 void relay_withdraw(struct relay *relay, uint32_t question); /* nobody waits for its answer */
-void flow_moved_in(struct relay *relay, int client, int server, struct ledger_line *line);
-bool flow_set_host(struct flow *flow, const char *text, size_t length);
+void flow_send_withdrawals(struct relay *relay);
+
+/* Counts a refusal and tells the monitor, as often as it may be told. */
+struct refusal {
+  const char *host, *reason;
+  uint16_t port;
+  bool asked; /* the monitor itself said no: it knows */
+};
+void relay_note_denied(struct relay *relay, const struct refusal *refusal);
+
+/* flow-connect.c: the way there, once it is allowed, and by what */
+void flow_connect(struct flow *flow, const char *allowed_by);
+void flow_recorded(struct relay *relay, const struct link_message *message);
+void flow_connect_event(struct flow *flow, uint32_t events);
+bool flow_connect_late(struct flow *flow); /* true: it tries another address */
+void flow_connected(struct flow *flow);    /* the way to the host is open */
 
 /* relay.c: after each round */
 void relay_give_turns(struct relay *relay);
@@ -165,14 +181,6 @@ extern char shared_buffer[SHARED_SIZE];
 /* proxy-socks.c */
 void socks_read(struct flow *flow);
 void socks_say(struct flow *flow, unsigned code);
-
-/* Counts a refusal and tells the monitor, as often as it may be told. */
-struct refusal {
-  const char *host, *reason;
-  uint16_t port;
-  bool asked; /* the monitor itself said no: it knows */
-};
-void relay_note_denied(struct relay *relay, const struct refusal *refusal);
 
 /* record.c: the audit log has a line about a host and port before the first connection there is
  * made. Asks for one, or joins who has asked already; the answer comes with the id. 0: cannot ask.
