@@ -14,19 +14,9 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
-static uint64_t now_ns(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
-static _Noreturn void give_up(const char *what) {
-  perror(what);
-  exit(1);
-}
+#include "client.h"
 
 static void run_by_fork(const char *command) {
   pid_t pid = fork();

@@ -12,14 +12,9 @@
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
-static uint64_t now(void) {
-  struct timespec time;
-  clock_gettime(CLOCK_MONOTONIC, &time);
-  return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
-}
+#include "client.h"
 
 static int open_once(const char *path) {
   int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -32,14 +27,14 @@ static int stat_once(const char *path) {
 }
 
 static int repeat(int (*call)(const char *), long count, const char *path) {
-  uint64_t start = now();
+  uint64_t start = now_ns();
   for (long i = 0; i < count; i++) {
     if (call(path) < 0) {
       perror(path);
       return 1;
     }
   }
-  printf("%.1f\n", (double)(now() - start) / (double)count);
+  printf("%.1f\n", (double)(now_ns() - start) / (double)count);
   return 0;
 }
 
@@ -58,10 +53,10 @@ static int run(char **command, int null) {
 static int time_runs(long count, char **command) {
   int null = open("/dev/null", O_RDWR | O_CLOEXEC);
   for (long i = 0; i < count; i++) {
-    uint64_t start = now();
+    uint64_t start = now_ns();
     if (run(command, null) != 0)
       return 1;
-    fprintf(stderr, "%llu\n", (unsigned long long)(now() - start));
+    fprintf(stderr, "%llu\n", (unsigned long long)(now_ns() - start));
   }
   return 0;
 }
@@ -83,7 +78,7 @@ int main(int argc, char **argv) {
     return repeat(stat_once, atol(argv[2]), argv[3]);
   if (argc == 3 && strcmp(argv[1], "wait") == 0) {
     int result = open_once(argv[2]);
-    printf("%llu\n", (unsigned long long)now());
+    printf("%llu\n", (unsigned long long)now_ns());
     return result < 0;
   }
   if (argc > 3 && strcmp(argv[1], "time") == 0)

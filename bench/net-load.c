@@ -23,25 +23,15 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
+
+#include "client.h"
 
 #define WORKERS 8
 
 static char buffer[256 * 1024];
 static const char *target_text;
 static struct sockaddr_in target, proxy;
-
-static uint64_t now_ns(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
-static _Noreturn void give_up(const char *what) {
-  perror(what);
-  exit(1);
-}
 
 static void raise_limit(void) {
   struct rlimit limit;
