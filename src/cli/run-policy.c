@@ -61,6 +61,12 @@ static void set_scalar(struct policy *policy, const char *key) {
   policy_set_key_origin(policy, key, STORE_FLAGS, NULL, 0);
 }
 
+static void set_text(struct policy *policy, const char *key, char **member, const char *value) {
+  free(*member);
+  *member = xstrdup(value);
+  set_scalar(policy, key);
+}
+
 static int apply_scalar_flag(struct policy *policy, const struct host_context *host,
                              const struct given_option *given, struct sb_error *error) {
   switch (given->spec->id) {
@@ -81,14 +87,10 @@ static int apply_scalar_flag(struct policy *policy, const struct host_context *h
     set_scalar(policy, "require");
     return 0;
   case RUN_BACKEND:
-    free(policy->backend);
-    policy->backend = xstrdup(given->value);
-    set_scalar(policy, "backend");
+    set_text(policy, "backend", &policy->backend, given->value);
     return 0;
   case RUN_IMAGE:
-    free(policy->container.image);
-    policy->container.image = xstrdup(given->value);
-    set_scalar(policy, "container.image");
+    set_text(policy, "container.image", &policy->container.image, given->value);
     return 0;
   case RUN_ENV:
     return apply_environment_flag(policy, given->value, error);
@@ -97,9 +99,7 @@ static int apply_scalar_flag(struct policy *policy, const struct host_context *h
     set_scalar(policy, "network.mode");
     return 0;
   case RUN_NETWORK_DRIVER:
-    free(policy->network.driver);
-    policy->network.driver = xstrdup(given->value);
-    set_scalar(policy, "network.driver");
+    set_text(policy, "network.driver", &policy->network.driver, given->value);
     return 0;
   case RUN_PUBLISH:
     strv_add(&policy->network.publish, given->value);
