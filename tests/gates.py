@@ -166,6 +166,19 @@ class Session:
                               harness.text(err), 0)
 
 
+@contextlib.contextmanager
+def halfway(box, gate, before, after, answer):
+    """A session in which one script has run, and another waits for go_on()."""
+    script = f"{before}; touch ready; while [ ! -e go ]; do sleep 0.02; done; {after}"
+    with Session(box, gate, ["/bin/sh", "-c", script], answer) as it:
+        assert sessions.eventually(lambda: os.path.exists(box.path("ready")))
+        yield it
+
+
+def go_on(box):
+    box.identity.file(box.path("go"), "")
+
+
 def run(box, gate, argv, answer, options=(), timeout=3 * harness.TIMEOUT, **more):
     """The whole of it: the result, and what was asked."""
     with Session(box, gate, argv, answer, options, **more) as session:

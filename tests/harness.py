@@ -9,6 +9,7 @@ Environment:
   ATTEMPT       the attempt program; else build*/tests/escape/attempt, else it is compiled
 """
 
+import contextlib
 import ctypes
 import dataclasses
 import fcntl
@@ -444,6 +445,30 @@ ORDINARY_CONTENT = {
     ".git/config": "[core]\n\trepositoryformatversion = 0\n\tbare = false\n",
     ".sandbox/policy.yaml": "version: 1\n",
 }
+
+
+@contextlib.contextmanager
+def small_folder(world, identity):
+    """On a file system of 256 kB."""
+    folder = tempfile.mkdtemp(prefix="small-", dir=world.base)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size=256k,uid={identity.uid},mode=0700",
+                    "tmpfs", folder], check=True)
+    yield folder
+    subprocess.run(["umount", "-l", folder], check=True)
+    os.rmdir(folder)
+
+
+def fill(folder):
+    """Until there is no room for one byte more. Returns the file that has to go for that."""
+    path = os.path.join(folder, "filler")
+    with open(path, "wb", buffering=0) as out:
+        for size in (4096, 1):
+            try:
+                while True:
+                    out.write(b"x" * size)
+            except OSError:
+                pass
+    return path
 
 
 def text(data):

@@ -12,6 +12,7 @@ import time
 import pytest
 
 import dynamic
+import harness
 from harness import command_line
 from sessions import eventually, monitor_of
 
@@ -342,30 +343,14 @@ def test_many_sessions_at_once(log):
 
 @pytest.fixture
 def small(box, host_root):
-    """A state folder on a file system of 256 kB, in the mount namespace of the tests."""
-    home = tempfile.mkdtemp(prefix="audit-", dir=box.world.base)
-    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size=256k,uid={box.identity.uid},mode=0700",
-                    "tmpfs", home], check=True)
-    yield Log(box, home)
-    subprocess.run(["umount", "-l", home], check=True)
-    os.rmdir(home)
-
-
-def fill(log):
-    path = os.path.join(log.home, "filler")
-    with open(path, "wb", buffering=0) as out:
-        for size in (4096, 1):
-            try:
-                while True:
-                    out.write(b"x" * size)
-            except OSError:
-                pass
-    return path
+    """A state folder of 256 kB, in the mount namespace of the tests."""
+    with harness.small_folder(box.world, box.identity) as home:
+        yield Log(box, home)
 
 
 def test_nothing_starts_without_room(small):
     assert small.run("true").exit == 0
-    filler = fill(small)
+    filler = harness.fill(small.home)
     # Other files that a start needs may be refused as long as the chain's reserve lasts.
     for _ in range(100):
         result = small.run("touch", "started")
@@ -381,7 +366,7 @@ def test_nothing_starts_without_room(small):
 def test_a_full_disk_refuses_and_says_so(small):
     sid = small.detach()
     assert small.sandbox("exec", sid, "--", "true").exit == 0
-    filler = fill(small)
+    filler = harness.fill(small.home)
     assert small.sandbox("exec", sid, "--", "true").exit == 0, "the log has no reserve"
     refused, number = [], 0
     while len(refused) < 2 and number < 300:
@@ -412,7 +397,7 @@ def test_an_approval_that_cannot_be_recorded_is_none(small):
                         env=environment) as session, session.watch() as control:
         first = dynamic.question(control)
         approve = {"cmd": "cmd.approve", "id": first["id"], "scope": "session"}
-        filler = fill(small)
+        filler = harness.fill(small.home)
         reply = dynamic.answer(control, approve)
         assert "error" in reply and "audit log" in reply["error"]["message"], reply
         os.unlink(filler)

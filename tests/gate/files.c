@@ -384,8 +384,8 @@ static void *thread_main(void *data) {
   return NULL;
 }
 
-static int do_thread(const char *path) {
-  struct in_thread work = {.function = do_open, .path = path};
+static int in_a_thread(int (*function)(const char *path), const char *path) {
+  struct in_thread work = {.function = function, .path = path};
   pthread_t thread;
   pthread_create(&thread, NULL, thread_main, &work);
   pthread_join(thread, NULL);
@@ -393,13 +393,12 @@ static int do_thread(const char *path) {
   return work.result;
 }
 
+static int do_thread(const char *path) {
+  return in_a_thread(do_open, path);
+}
+
 static int do_thread_connect(const char *path) {
-  struct in_thread work = {.function = do_connect, .path = path};
-  pthread_t thread;
-  pthread_create(&thread, NULL, thread_main, &work);
-  pthread_join(thread, NULL);
-  errno = work.errnum;
-  return work.result;
+  return in_a_thread(do_connect, path);
 }
 
 /* With somebody who traces it. */
@@ -447,12 +446,7 @@ static int open_own_name(const char *path) {
 }
 
 static int do_thread_self(const char *path) {
-  struct in_thread work = {.function = open_own_name, .path = path};
-  pthread_t thread;
-  pthread_create(&thread, NULL, thread_main, &work);
-  pthread_join(thread, NULL);
-  errno = work.errnum;
-  return work.result;
+  return in_a_thread(open_own_name, path);
 }
 
 static int do_fork(const char *path) {

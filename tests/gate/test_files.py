@@ -310,13 +310,11 @@ def test_names_may_hold_any_byte(box, gate, ground):
 
 def test_a_replaced_file_is_the_new_one(box, gate, ground):
     """By rename on the host, after it was approved and read."""
-    script = f"cat {ground}/exact; touch ready; while [ ! -e go ]; do sleep 0.02; done; " \
-             f"sleep 0.2; cat {ground}/exact"
-    with gates.Session(box, gate, ["/bin/sh", "-c", script], lambda event: gates.approve()) as it:
-        assert sessions.eventually(lambda: os.path.exists(box.path("ready")))
+    with gates.halfway(box, gate, f"cat {ground}/exact", f"sleep 0.2; cat {ground}/exact",
+                       lambda event: gates.approve()) as it:
         box.identity.file(f"{ground}/new", "the new one\n")
         os.rename(f"{ground}/new", f"{ground}/exact")
-        box.identity.file(box.path("go"), "")
+        gates.go_on(box)
         result = it.finish()
     assert result.stdout == "content of the exact one\nthe new one\n", result
 

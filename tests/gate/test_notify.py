@@ -8,7 +8,6 @@ import pytest
 
 import gates
 import harness
-import sessions
 
 pytestmark = pytest.mark.parametrize("pair", [f"notify-{name}" for name in harness.IDENTITIES],
                                      indirect=True)
@@ -101,13 +100,11 @@ def test_links_on_the_way_are_followed_and_repeated(box, ground):
 def test_a_link_that_changes_on_the_host_is_followed_anew(box, ground):
     link = box.home("changing")
     os.symlink(f"{ground}/file", link)
-    script = f"cat {link}; touch ready; while [ ! -e go ]; do sleep 0.02; done; cat {link}"
-    with gates.Session(box, "notify", ["/bin/sh", "-c", script],
+    with gates.halfway(box, "notify", f"cat {link}", f"cat {link}",
                        lambda event: gates.approve()) as it:
-        assert sessions.eventually(lambda: os.path.exists(box.path("ready")))
         os.unlink(link)
         os.symlink(f"{ground}/sub/below", link)
-        box.identity.file(box.path("go"), "")
+        gates.go_on(box)
         assert it.finish().stdout == "content of file\ncontent of sub/below\n"
 
 

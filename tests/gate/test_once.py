@@ -225,16 +225,23 @@ def test_who_is_traced_connects_once_or_is_refused(box, gate, ground):
     assert lines(inside) == [f"traced-connect {traced}", "connect ok"], (inside, asked)
 
 
-@pytest.mark.parametrize("who", ["stand-in", "monitor"])
-def test_who_connects_in_its_place_is_killed(box, gate, ground, who):
-    """It waits for somebody who does not take it: nothing hangs, and the call fails."""
-    with listening(box, f"{ground}/socket", backlog=0) as listener, contextlib.ExitStack() as waiting:
+@contextlib.contextmanager
+def full_socket(box, path):
+    """Somebody listens and takes nobody; who connects to it has to wait."""
+    with listening(box, path, backlog=0) as listener, contextlib.ExitStack() as waiting:
         listener.setblocking(False)
         with contextlib.suppress(BlockingIOError):
             for _ in range(10):
                 one = waiting.enter_context(socket.socket(socket.AF_UNIX))
                 one.setblocking(False)
-                one.connect(f"{ground}/socket")
+                one.connect(path)
+        yield
+
+
+@pytest.mark.parametrize("who", ["stand-in", "monitor"])
+def test_who_connects_in_its_place_is_killed(box, gate, ground, who):
+    """It waits for somebody who does not take it: nothing hangs, and the call fails."""
+    with full_socket(box, f"{ground}/socket"):
         with gates.Session(box, gate, [files(box), "connect", f"{ground}/socket"],
                            lambda event: gates.approve("once")) as it:
             monitor = sessions.monitor_of(box, it.sid)
@@ -263,13 +270,7 @@ def test_once_gives_no_rights_that_the_command_has_not(box, gate, ground):
 
 def test_who_waits_to_be_connected_once_can_be_ended(box, gate, ground):
     """The one who listens takes no more: it waits as outside, and leaves nothing behind."""
-    with listening(box, f"{ground}/socket", backlog=0) as listener, contextlib.ExitStack() as waiting:
-        listener.setblocking(False)
-        with contextlib.suppress(BlockingIOError):
-            for _ in range(10):
-                one = waiting.enter_context(socket.socket(socket.AF_UNIX))
-                one.setblocking(False)
-                one.connect(f"{ground}/socket")
+    with full_socket(box, f"{ground}/socket"):
         script = f"{files(box)} connect {ground}/socket & sleep 0.5; kill -9 $!; wait; echo after"
         inside, asked = gates.run(box, gate, ["/bin/sh", "-c", script],
                                   lambda event: gates.approve("once"))

@@ -13,15 +13,24 @@ import sessions
 from gates import lines
 
 
+def first_approved(count):
+    """So many questions are answered with yes, all that come later with no."""
+    answers = iter([gates.approve()] * count)
+    return lambda event: next(answers, gates.deny())
+
+
+def stopped_broker(box, session):
+    """It sleeps, as it may on a busy machine."""
+    broker = gates.broker_of(sessions.monitor_of(box, session.sid))
+    os.kill(broker, signal.SIGSTOP)
+    return broker
+
+
 def test_revoking_takes_effect_for_new_opens(box, gate, ground):
     path = f"{ground}/file"
-    script = f"cat {path}; touch ready; while [ ! -e go ]; do sleep 0.02; done; cat {path}"
-    answers = iter([gates.approve()])
-    with gates.Session(box, gate, ["/bin/sh", "-c", script],
-                       lambda event: next(answers, gates.deny())) as it:
-        assert sessions.eventually(lambda: os.path.exists(box.path("ready")))
+    with gates.halfway(box, gate, f"cat {path}", f"cat {path}", first_approved(1)) as it:
         revoked = sessions.sandbox(box, "policy", "revoke", "--session", it.sid, path)
-        box.identity.file(box.path("go"), "")
+        gates.go_on(box)
         result = it.finish()
     assert result.stdout == "content of the file\n", (result, revoked)
     assert len(it.asked) == 2
@@ -30,19 +39,14 @@ def test_revoking_takes_effect_for_new_opens(box, gate, ground):
 def test_a_revocation_is_over_when_it_says_so(box, gate, ground):
     """The broker sleeps meanwhile, as it may on a busy machine: nobody is told that all is done."""
     path = f"{ground}/file"
-    script = f"cat {path}; touch ready; while [ ! -e go ]; do sleep 0.02; done; cat {path}"
-    answers = iter([gates.approve()])
-    with gates.Session(box, gate, ["/bin/sh", "-c", script],
-                       lambda event: next(answers, gates.deny())) as it:
-        assert sessions.eventually(lambda: os.path.exists(box.path("ready")))
-        broker = gates.broker_of(sessions.monitor_of(box, it.sid))
-        os.kill(broker, signal.SIGSTOP)
+    with gates.halfway(box, gate, f"cat {path}", f"cat {path}", first_approved(1)) as it:
+        broker = stopped_broker(box, it)
         revoking = box.popen([box.world.command, "policy", "revoke", "--session", it.sid, path])
         time.sleep(0.3)
         told = revoking.poll()
         os.kill(broker, signal.SIGCONT)
         assert told is None and revoking.wait(harness.TIMEOUT) == 0
-        box.identity.file(box.path("go"), "")
+        gates.go_on(box)
         assert it.finish().stdout == "content of the file\n", it.asked
     assert len(it.asked) == 2
 
@@ -51,19 +55,14 @@ def test_a_revocation_is_over_when_it_says_so(box, gate, ground):
 def test_a_revocation_outlives_the_broker(box, gate, ground):
     """It is killed before it has taken anything away: another one does it."""
     path = f"{ground}/file"
-    script = f"cat {path}; touch ready; while [ ! -e go ]; do sleep 0.02; done; cat {path}"
-    answers = iter([gates.approve()])
-    with gates.Session(box, gate, ["/bin/sh", "-c", script],
-                       lambda event: next(answers, gates.deny())) as it:
-        assert sessions.eventually(lambda: os.path.exists(box.path("ready")))
-        broker = gates.broker_of(sessions.monitor_of(box, it.sid))
-        os.kill(broker, signal.SIGSTOP)
+    with gates.halfway(box, gate, f"cat {path}", f"cat {path}", first_approved(1)) as it:
+        broker = stopped_broker(box, it)
         revoking = box.popen([box.world.command, "policy", "revoke", "--session", it.sid, path],
                              stdout=subprocess.PIPE)
         time.sleep(0.2)
         os.kill(broker, signal.SIGKILL)
         said, _ = revoking.communicate(timeout=harness.TIMEOUT)
-        box.identity.file(box.path("go"), "")
+        gates.go_on(box)
         assert it.finish().stdout == "content of the file\n", it.asked
     assert revoking.returncode == 0 and b"may still" not in said and len(it.asked) == 2, said
 
@@ -71,15 +70,10 @@ def test_a_revocation_outlives_the_broker(box, gate, ground):
 def test_what_is_revoked_while_it_is_granted_is_not_granted(box, gate, ground):
     """The answer was yes, and is taken back before the broker has made the mount."""
     path = f"{ground}/file"
-    script = f"cat {ground}/exact; touch ready; while [ ! -e go ]; do sleep 0.02; done; " \
-             f"cat {path}; cat {path}"
-    answers = iter([gates.approve(), gates.approve()])
-    with gates.Session(box, gate, ["/bin/sh", "-c", script],
-                       lambda event: next(answers, gates.deny())) as it:
-        assert sessions.eventually(lambda: os.path.exists(box.path("ready")))
-        broker = gates.broker_of(sessions.monitor_of(box, it.sid))
-        os.kill(broker, signal.SIGSTOP)
-        box.identity.file(box.path("go"), "")
+    with gates.halfway(box, gate, f"cat {ground}/exact", f"cat {path}; cat {path}",
+                       first_approved(2)) as it:
+        broker = stopped_broker(box, it)
+        gates.go_on(box)
         assert sessions.eventually(lambda: it.withdrawn.count("allowed") == 2)
         with sessions.Control(box, it.sid) as control:
             control.send({"cmd": "cmd.revoke", "path": path, "tag": "revoke"})
@@ -135,7 +129,7 @@ def test_what_was_hidden_in_a_revoked_folder_stays_hidden(box, gate):
                        lambda event: next(answers, gates.deny())) as it:
         assert sessions.eventually(lambda: os.path.exists(box.path("ready")))
         sessions.sandbox(box, "policy", "revoke", "--session", it.sid, folder)
-        box.identity.file(box.path("go"), "")
+        gates.go_on(box)
         result = it.finish()
     assert box.canary not in result.stdout and "harmless b'harmless" in result.stdout, result
     assert lines(result)[-1] == "new Permission denied", result
@@ -176,7 +170,7 @@ def hold_and_revoke(box, gate, folder):
         assert sessions.eventually(lambda: os.path.exists(box.path("ready")))
         it.answer = lambda event: gates.deny()
         sessions.sandbox(box, "policy", "revoke", "--session", it.sid, folder)
-        box.identity.file(box.path("go"), "")
+        gates.go_on(box)
         result = it.finish()
     assert lines(result)[:3] == ["file True", ".git/config Read-only file system", "file True"], result
     return lines(result)[3:]
@@ -244,7 +238,7 @@ def seek(box, gate, folder, more="", meanwhile=lambda it: None, before="", again
         revoked = sessions.sandbox(box, "policy", "revoke", "--session", it.sid, folder)
         assert revoked.exit == 0, revoked
         meanwhile(it)
-        box.identity.file(box.path("go"), "")
+        gates.go_on(box)
         result = it.finish()
     assert result.exit == 0, result
     return lines(result), revoked, result
@@ -403,7 +397,7 @@ def test_who_runs_away_through_folders_is_caught(box, gate):
         it.answer = lambda event: gates.deny()
         time.sleep(0.1)
         revoked = sessions.sandbox(box, "policy", "revoke", "--session", it.sid, folder)
-        box.identity.file(box.path("go"), "")
+        gates.go_on(box)
         (line,) = lines(it.finish())
     _, moved, _, found = line.split()
     assert revoked.exit == 0 and int(moved) > 0 and found == "0", (line, revoked)

@@ -10,6 +10,7 @@ import time
 
 import pytest
 
+import harness
 from test_filtered import allow
 from test_full import FULL, ask
 
@@ -26,12 +27,8 @@ def net_lines(state):
 @pytest.fixture
 def small(net):
     """A state folder of 256 kB."""
-    home = tempfile.mkdtemp(prefix="recorded-", dir=net.world.base)
-    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size=256k,uid={net.identity.uid},mode=0700",
-                    "tmpfs", home], check=True)
-    yield home
-    subprocess.run(["umount", "-l", home], check=True)
-    os.rmdir(home)
+    with harness.small_folder(net.world, net.identity) as home:
+        yield home
 
 
 def test_nothing_is_opened_before_it_is_recorded(net):
@@ -100,14 +97,7 @@ def test_what_cannot_be_recorded_is_not_opened(net, small):
     process = net.start(["python3", "-c", PORTS], options=allow("203.0.113.10"), text=True,
                         env={"XDG_STATE_HOME": small}, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert process.stdout.readline().split() == ["502", "False"]  # nobody listens, but it was tried
-    filler = os.path.join(small, "filler")
-    with open(filler, "wb", buffering=0) as out:
-        for size in (4096, 1):
-            try:
-                while True:
-                    out.write(b"x" * size)
-            except OSError:
-                pass
+    filler = harness.fill(small)
     process.stdin.write("\n")
     process.stdin.flush()
     said = ["502", "False"]

@@ -65,6 +65,36 @@ static int status_of(pid_t pid) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
+/* A child that calls, and whoever serves it. */
+struct watched {
+  int line[2], listener;
+  pid_t pid;
+};
+
+static struct watched watch(void (*prepare)(void), const char *path) {
+  struct watched watched;
+  assert_return_code(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, watched.line), errno);
+  watched.pid = fork();
+  if (watched.pid == 0) {
+    if (prepare)
+      prepare();
+    be_watched(watched.line[0], path);
+  }
+  watched.listener = take_listener(watched.line[1]);
+  return watched;
+}
+
+/* What became of its call, when nobody listens any more. */
+static int answer_of(const struct watched *watched) {
+  close(watched->listener);
+  int answer = status_of(watched->pid);
+  close(watched->line[0]);
+  close(watched->line[1]);
+  if (answer == CANNOT)
+    skip();
+  return answer;
+}
+
 /* Runs in the first process of a new pid namespace, and ends as it ends. */
 static _Noreturn void in_own_pid_namespace(void (*run)(int line), int line) {
   if (unshare(CLONE_NEWUSER | CLONE_NEWPID) < 0)
@@ -109,25 +139,19 @@ static void test_a_process_without_a_number_is_refused(void **state) {
 
 static void test_a_bad_address_is_a_fault(void **state) {
   (void)state;
-  int line[2];
-  assert_return_code(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, line), errno);
-  pid_t pid = fork();
-  if (pid == 0)
-    be_watched(line[0], (const char *)8);
-  int listener = take_listener(line[1]);
-  if (listener >= 0)
-    serve_all(listener);
-  close(listener);
-  int answer = status_of(pid);
-  close(line[0]);
-  close(line[1]);
-  if (answer == CANNOT)
-    skip();
-  assert_int_equal(answer, EFAULT);
+  struct watched watched = watch(NULL, (const char *)8);
+  if (watched.listener >= 0)
+    serve_all(watched.listener);
+  assert_int_equal(answer_of(&watched), EFAULT);
 }
 
 static void on_alarm(int signal) {
   (void)signal;
+}
+
+static void set_alarms(void) {
+  signal(SIGALRM, on_alarm);
+  setitimer(ITIMER_REAL, &(struct itimerval){{0, 30000}, {0, 30000}}, NULL);
 }
 
 static bool has_killable_wait(void) {
@@ -141,29 +165,16 @@ static bool has_killable_wait(void) {
 /* The same notification is answered after a signal that the caller handles. */
 static void test_a_handled_signal_does_not_start_the_call_over(void **state) {
   (void)state;
-  int line[2];
   if (!has_killable_wait())
     skip();
-  assert_return_code(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, line), errno);
-  pid_t pid = fork();
-  if (pid == 0) {
-    signal(SIGALRM, on_alarm);
-    setitimer(ITIMER_REAL, &(struct itimerval){{0, 30000}, {0, 30000}}, NULL);
-    be_watched(line[0], "/");
-  }
-  int listener = take_listener(line[1]);
+  struct watched watched = watch(set_alarms, "/");
   struct seccomp_notif notification = {0};
-  int received = ioctl(listener, SECCOMP_IOCTL_NOTIF_RECV, &notification);
+  int received = ioctl(watched.listener, SECCOMP_IOCTL_NOTIF_RECV, &notification);
   usleep(150000);
   struct seccomp_notif_resp response = {.id = notification.id,
                                         .flags = SECCOMP_USER_NOTIF_FLAG_CONTINUE};
-  int sent = received < 0 ? -1 : ioctl(listener, SECCOMP_IOCTL_NOTIF_SEND, &response);
-  close(listener);
-  int answer = status_of(pid);
-  close(line[0]);
-  close(line[1]);
-  if (answer == CANNOT)
-    skip();
+  int sent = received < 0 ? -1 : ioctl(watched.listener, SECCOMP_IOCTL_NOTIF_SEND, &response);
+  int answer = answer_of(&watched);
   assert_int_equal(sent, 0);
   assert_int_equal(answer, 0);
 }
@@ -171,19 +182,8 @@ static void test_a_handled_signal_does_not_start_the_call_over(void **state) {
 /* Without a listener nothing opens. */
 static void test_without_a_listener_calls_fail(void **state) {
   (void)state;
-  int line[2];
-  assert_return_code(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, line), errno);
-  pid_t pid = fork();
-  if (pid == 0)
-    be_watched(line[0], "/");
-  int listener = take_listener(line[1]);
-  close(listener);
-  int answer = status_of(pid);
-  close(line[0]);
-  close(line[1]);
-  if (answer == CANNOT)
-    skip();
-  assert_int_equal(answer, ENOSYS);
+  struct watched watched = watch(NULL, "/");
+  assert_int_equal(answer_of(&watched), ENOSYS);
 }
 
 static const struct CMUnitTest tests[] = {
