@@ -131,6 +131,13 @@ class Identity:
             return {}
         return {"user": self.uid, "group": self.gid, "extra_groups": []}
 
+    def become(self):
+        """The same, in a child that is about to execute something."""
+        if self.credentials():
+            os.setgroups([])
+            os.setgid(self.gid)
+            os.setuid(self.uid)
+
     def own(self, path):
         if os.getuid() == 0:
             os.chown(path, self.uid, self.gid, follow_symlinks=False)

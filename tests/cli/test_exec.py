@@ -290,17 +290,9 @@ def test_first_command_ends_while_another_runs(box):
 
 def terminal(box, *words, **more):
     """The command on a terminal of its own, typed at by us."""
-    credentials = box.identity.credentials()
-
-    def become():
-        if credentials:
-            os.setgroups([])
-            os.setgid(credentials["group"])
-            os.setuid(credentials["user"])
-
     return pexpect.spawn(box.world.command, list(words), env=box.identity.environment(),
-                         cwd=box.project, preexec_fn=become, timeout=TIMEOUT, encoding="utf-8",
-                         dimensions=(30, 100), **more)
+                         cwd=box.project, preexec_fn=box.identity.become, timeout=TIMEOUT,
+                         encoding="utf-8", dimensions=(30, 100), **more)
 
 
 def test_terminal_of_its_own(box):

@@ -25,19 +25,11 @@ class Terminal:
 
     def __init__(self, box, argv, rows=24, columns=80):
         self.box = box
-        credentials = box.identity.credentials()
-
-        def become():
-            if credentials:
-                os.setgroups([])
-                os.setgid(credentials["group"])
-                os.setuid(credentials["user"])
-
         environment = {**box.identity.environment(), "PS1": self.PROMPT, "INPUTRC": "/dev/null",
                        "HISTFILE": ""}
         self.spawn = pexpect.spawn(argv[0], argv[1:], cwd=box.project, env=environment,
-                                   dimensions=(rows, columns), timeout=WAIT, preexec_fn=become,
-                                   echo=True)
+                                   dimensions=(rows, columns), timeout=WAIT,
+                                   preexec_fn=box.identity.become, echo=True)
         self.spawn.delaybeforesend = 0.02
 
     def __getattr__(self, name):

@@ -218,6 +218,15 @@ MORE
 """
 
 
+# Then it looks again, when there is nothing left to be read, or at the latest after 20 seconds.
+SOON_NOTHING = """
+until = time.monotonic() + 20
+while any(read(*way) for way in ways) and time.monotonic() < until:
+    time.sleep(0.02)
+look()
+"""
+
+
 def planted(box):
     folder = box.home("seek")
     for name in ("top", "one/in-one", "one/two/in-two", "other/in-other"):
@@ -263,13 +272,7 @@ def test_what_the_host_changes_in_a_held_folder_is_covered_again(box, gate):
             os.rename(f"{folder}/{name}.tmp", f"{folder}/{name}")
         box.identity.file(f"{folder}/one/later/file", "content later\n")
 
-    more = """
-ways += [(folder, 'new'), (folder, 'one/later/file'), (None, 'later/file')]
-until = time.monotonic() + 20
-while any(read(*way) for way in ways) and time.monotonic() < until:
-    time.sleep(0.02)
-look()
-"""
+    more = "ways += [(folder, 'new'), (folder, 'one/later/file'), (None, 'later/file')]" + SOON_NOTHING
     (before, _, after), _, result = seek(box, gate, folder, more, change)
     assert before.startswith("19;") and after == "0", result
 
@@ -309,13 +312,7 @@ def test_what_is_held_stays_covered_when_the_broker_is_killed(box, gate):
         box.identity.file(f"{folder}/top.tmp", "content replaced\n")
         os.rename(f"{folder}/top.tmp", f"{folder}/top")
 
-    more = """
-until = time.monotonic() + 20
-while any(read(*way) for way in ways) and time.monotonic() < until:
-    time.sleep(0.02)
-look()
-"""
-    (before, _, after), _, result = seek(box, gate, folder, more, change)
+    (before, _, after), _, result = seek(box, gate, folder, SOON_NOTHING, change)
     assert before.startswith("19;") and after == "0", result
 
 
