@@ -13,6 +13,8 @@
 #include "overlay/store.h"
 
 void run_clear(struct run *run) {
+  if (run->ahead.init > 0)
+    engine_destroy(&run->ahead, NULL);
   plan_clear(&run->plan);
   policy_free(run->policy);
   host_context_clear(&run->host);

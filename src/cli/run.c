@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -19,6 +20,18 @@
 #include "engine/engine.h"
 #include "overlay/store.h"
 
+struct mark {
+  double microseconds;
+  const char *name;
+};
+
+static int by_time(const void *left, const void *right) {
+  double difference =
+      ((const struct mark *)left)->microseconds - ((const struct mark *)right)->microseconds;
+  return (difference > 0) - (difference < 0);
+}
+
+/* Much of it happens side by side: in the order in which it was done. */
 static void print_timing(const struct timespec phases[PHASE_COUNT]) {
   static const char *const names[PHASE_COUNT] = {
       [PHASE_BEGIN] = "begin",
@@ -33,13 +46,18 @@ static void print_timing(const struct timespec phases[PHASE_COUNT]) {
       [PHASE_EXITED] = "the command itself",
       [PHASE_FINISHED] = "clean-up",
   };
+  struct mark marks[PHASE_COUNT];
+  size_t count = 0;
   for (size_t i = 1; i < PHASE_COUNT; i++) {
     if (phases[i].tv_sec == 0)
       continue;
-    double microseconds = (double)(phases[i].tv_sec - phases[0].tv_sec) * 1e6 +
-                          (double)(phases[i].tv_nsec - phases[0].tv_nsec) / 1e3;
-    fprintf(stderr, "%8.0f us  %s\n", microseconds, names[i]);
+    double seconds = (double)(phases[i].tv_sec - phases[0].tv_sec) +
+                     (double)(phases[i].tv_nsec - phases[0].tv_nsec) / 1e9;
+    marks[count++] = (struct mark){seconds * 1e6, names[i]};
   }
+  qsort(marks, count, sizeof *marks, by_time);
+  for (size_t i = 0; i < count; i++)
+    fprintf(stderr, "%8.0f us  %s\n", marks[i].microseconds, marks[i].name);
 }
 
 void run_show_warnings(const struct run *run) {
@@ -191,6 +209,7 @@ static int run_session(struct run *run, struct session_result *ret_result, struc
       .capture_limit = run->max_output,
       .log = &run->log,
       .report = run->report,
+      .ahead = &run->ahead,
       .ready_fd = run->ready_fd,
       .lifeline = run->lifeline,
       .listener = run_tell,
@@ -347,6 +366,24 @@ static int run_prepared(struct run *run) {
   return detach ? run_detached(run) : run_and_report(run);
 }
 
+/* It makes its namespaces while we read the policy. Most runs are such that it will do; the others
+ * end it and start one of their own. */
+static void begin_ahead(struct run *run) {
+  static const int others[] = {RUN_DRY_RUN, RUN_DETACH, RUN_JSON, RUN_BACKEND};
+  for (size_t i = 0; i < ARRAY_SIZE(others); i++) {
+    if (invocation_has(run->invocation, others[i]))
+      return;
+  }
+  struct engine_birth birth = {
+      .descriptors = {-1, -1, -1},
+      .title = program_invocation_name,
+      .title_size = title_size(program_invocation_name),
+  };
+  _cleanup_error_ struct sb_error ignored = {0}; /* what fails here fails again, and is told then */
+  if (fd_reserve_standard() == 0)                /* or the line to it would be somebody's stdin */
+    (void)engine_clone(&birth, run->report, &run->ahead, &ignored);
+}
+
 int run_main(const struct invocation *invocation) {
   _cleanup_error_ struct sb_error error = {0};
   __attribute__((cleanup(run_clear))) struct run run = {
@@ -361,6 +398,7 @@ int run_main(const struct invocation *invocation) {
     return cli_report_for(invocation, &error);
   }
   report_phase(run.report, PHASE_BEGIN);
+  begin_ahead(&run);
   if (run_prepare(&run, &error) < 0)
     return cli_report_for(invocation, &error);
   run.elsewhere = run_is_elsewhere(run.policy->backend);

@@ -6,6 +6,7 @@
 #include "cli/cli.h"
 #include "cli/run-backend.h"
 #include "cli/run-result.h"
+#include "engine/engine.h"
 #include "session/session.h"
 
 struct run {
@@ -15,6 +16,7 @@ struct run {
   struct plan plan;
   struct strv command;
   struct start_report *report;
+  struct engine ahead; /* the session's first process, while nobody knows yet what for */
   char id[SESSION_ID_LENGTH + 1];
   bool elsewhere; /* another engine than the native one runs it */
   bool planned;   /* the plan could be made: what fails after that is the machine's doing */

@@ -16,7 +16,7 @@
 
 /* The kernel says with EINVAL which capability is one too many; a newer one has more of them than
  * our headers know. */
-static int drop_bounding_set(void) {
+int caps_drop_bounding_set(void) {
   for (unsigned long capability = 0; prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) == 0;)
     capability++;
   return errno == EINVAL ? 0 : -errno;
@@ -43,13 +43,14 @@ static int clear_sets(void) {
   return prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) < 0 ? -errno : caps_keep(0);
 }
 
+int caps_drop_rest(void) {
+  int result = lock_securebits();
+  return result < 0 ? result : clear_sets(); /* last: the others need CAP_SETPCAP */
+}
+
 int caps_drop_all(void) {
-  int result = drop_bounding_set();
-  if (result == 0)
-    result = lock_securebits();
-  if (result == 0)
-    result = clear_sets(); /* last: the others need CAP_SETPCAP */
-  return result;
+  int result = caps_drop_bounding_set();
+  return result < 0 ? result : caps_drop_rest();
 }
 
 /* The bounding set holds back what uid 0 would get by the exec. */

@@ -3,10 +3,16 @@
 
 #include <stdint.h>
 
+/* Empties the bounding set alone, which takes no right away until the next exec. */
+int caps_drop_bounding_set(void);
+
 /* Empties bounding, ambient, permitted, effective and inheritable sets and locks securebits, so
  * that not even an exec by uid 0 gives one back. Needs CAP_SETPCAP in the current user namespace.
  * Raw system calls only. Returns 0 or a negative errno. */
 int caps_drop_all(void);
+
+/* The same, where the bounding set is empty already. */
+int caps_drop_rest(void);
 
 /* Gives up all but these (bits by number) of the capabilities that this process has in its user
  * namespace. Returns 0 or a negative errno. */

@@ -72,6 +72,9 @@ int confine_prepare(const struct plan *plan, struct start_report *report, int *r
   result = forbid_core_files();
   if (result < 0)
     return report_failure(report, STEP_RLIMIT, result);
+  result = caps_drop_bounding_set(); /* 41 calls */
+  if (result < 0)
+    return report_failure(report, STEP_CAPABILITIES, result);
   const char *failed_path = NULL;
   result = landlock_prepare(&plan->landlock, ret_ruleset, &failed_path);
   if (result < 0) {
@@ -83,7 +86,7 @@ int confine_prepare(const struct plan *plan, struct start_report *report, int *r
 
 int confine_self(const struct plan *plan, struct start_report *report, int ruleset,
                  int *ret_listener) {
-  int result = caps_drop_all();
+  int result = caps_drop_rest();
   if (result == 0 && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
     result = -errno;
   if (result < 0)

@@ -30,7 +30,8 @@
 #define AT_ONCE_MS 2
 
 struct init {
-  const struct init_input *input;
+  const struct init_birth *birth;
+  const struct init_input *input; /* to be looked at when the ids are mapped */
   struct start_report *report;
   struct namespaces namespaces;
   struct view view;
@@ -53,7 +54,7 @@ static void await(struct init *init, enum message_kind kind) {
   struct message message;
   ssize_t got;
   do
-    got = recv(init->input->channel, &message, sizeof message, 0);
+    got = recv(init->birth->channel, &message, sizeof message, 0);
   while (got < 0 && errno == EINTR);
   if (got != sizeof message || message.kind != kind)
     give_up();
@@ -61,7 +62,7 @@ static void await(struct init *init, enum message_kind kind) {
 
 static void tell(struct init *init, enum message_kind kind, int value, uint32_t id) {
   struct message message = {.kind = kind, .value = value, .id = id};
-  ssize_t ignored = send(init->input->channel, &message, sizeof message, MSG_NOSIGNAL);
+  ssize_t ignored = send(init->birth->channel, &message, sizeof message, MSG_NOSIGNAL);
   (void)ignored; /* a dead monitor shows as end of file in the loop */
 }
 
@@ -91,7 +92,7 @@ static int send_sockets(struct init *init, const int *sockets, int first, int en
   size_t count = 0;
   while (first + (int)count < end && sockets[first + (int)count] >= 0)
     count++;
-  int result = fd_send(init->input->channel, sockets + first, count, &message, sizeof message);
+  int result = fd_send(init->birth->channel, sockets + first, count, &message, sizeof message);
   for (size_t i = 0; i < count; i++)
     close(sockets[first + (int)i]);
   return result;
@@ -136,10 +137,10 @@ static int hand_over_network(struct init *init) {
     return fail(init, STEP_NETWORK);
   const int fds[] = {user, net, routes, rules};
   struct message message = {.kind = MESSAGE_PUBLISH};
-  int result = publishes ? fd_send(init->input->channel, fds, 2, &message, sizeof message) : 0;
+  int result = publishes ? fd_send(init->birth->channel, fds, 2, &message, sizeof message) : 0;
   message.kind = MESSAGE_DRIVER;
   if (result == 0 && driven)
-    result = fd_send(init->input->channel, fds, ARRAY_SIZE(fds), &message, sizeof message);
+    result = fd_send(init->birth->channel, fds, ARRAY_SIZE(fds), &message, sizeof message);
   return result < 0 ? report_failure(init->report, STEP_NETWORK, result) : 0;
 }
 
@@ -163,23 +164,25 @@ static int shift_time(struct init *init) {
 
 /* Whatever the monitor, or a program that has us as a library, had open: a copy that stays open
  * here would keep somebody waiting for the end of a pipe. */
-static void close_inherited(const struct init_input *input) {
-  const int kept[] = {input->channel, input->descriptors[0], input->descriptors[1],
-                      input->descriptors[2]};
+static void close_inherited(const struct init_birth *birth) {
+  const int kept[] = {birth->channel, birth->descriptors[0], birth->descriptors[1],
+                      birth->descriptors[2]};
   fd_close_others(kept, ARRAY_SIZE(kept));
 }
 
-/* First stage: all that does not depend on the policy, while the monitor still compiles it. */
+/* First stage: what every session has, while the monitor still reads the policy; then the base,
+ * while it compiles the plan. */
 static int prepare_base(struct init *init) {
-  int result = limit_group_enter(init->input->limits);
+  int result = init->birth->limits ? limit_group_enter(init->birth->limits) : 0;
   if (result < 0)
     return report_failure(init->report, STEP_LIMITS, result);
-  close_inherited(init->input);
-  if (setsid() < 0 ||
-      namespaces_enter(&init->namespaces, can_await_network(init), init->report) < 0 ||
-      prepare_network(init) < 0)
+  close_inherited(init->birth);
+  if (setsid() < 0 || namespaces_enter(&init->namespaces, init->report) < 0)
     return -1;
-  await(init, MESSAGE_MAPPED); /* from here on there are ids */
+  await(init, MESSAGE_MAPPED); /* from here on there are ids, and we know what for */
+  if (!can_await_network(init) &&
+      (namespaces_join(&init->namespaces, init->report) < 0 || prepare_network(init) < 0))
+    return -1;
   if (init->input->base->network.mode == NETWORK_FULL)
     inside_allow_ping(getegid(), has_driver(init));
   /* While our own files in /proc still belong to us: */
@@ -189,7 +192,7 @@ static int prepare_base(struct init *init) {
   prctl(PR_SET_DUMPABLE, 0);
   forbid_user_namespaces(init);
   if (set_hostname(init) < 0 || view_begin(&init->view, init->input->base, init->report,
-                                           init->input->channel, can_await_network(init)) < 0)
+                                           init->birth->channel, can_await_network(init)) < 0)
     return -1;
   report_phase(init->report, PHASE_BASE);
   return 0;
@@ -207,8 +210,7 @@ static int prepare(struct init *init) {
       namespaces_join(&init->namespaces, init->report) < 0)
     return -1;
   report_phase(init->report, PHASE_NAMESPACES);
-  if (view_finish(&init->view) < 0 || namespaces_finish(&init->namespaces, init->report) < 0 ||
-      view_verify(&init->view) < 0)
+  if (view_finish(&init->view) < 0 || namespaces_finish(&init->namespaces, init->report) < 0)
     return -1;
   report_phase(init->report, PHASE_VIEW);
   await(init, MESSAGE_READY);
@@ -239,7 +241,7 @@ static int open_terminal(struct init *init, int *ret_terminal) {
   if (result < 0)
     return report_failure(init->report, STEP_TERMINAL, result);
   struct message message = {.kind = MESSAGE_TERMINAL};
-  result = fd_send(init->input->channel, &master, 1, &message, sizeof message);
+  result = fd_send(init->birth->channel, &master, 1, &message, sizeof message);
   close(master);
   if (result < 0)
     return report_failure(init->report, STEP_TERMINAL, result);
@@ -258,11 +260,11 @@ static int start_workload(struct init *init, int terminal) {
       .folder = plan->working_folder,
       .terminal = terminal,
       .mask = init->input->original_mask,
-      .rlimits = &init->input->limits->rlimits,
+      .rlimits = &init->input->rlimits,
       .announced = &init->report->announced,
   };
   for (int fd = 0; fd < 3; fd++)
-    command.descriptors[fd] = init->input->terminal[fd] ? terminal : init->input->descriptors[fd];
+    command.descriptors[fd] = init->input->terminal[fd] ? terminal : init->birth->descriptors[fd];
   init->workload = command_spawn(&command, &init->report->spawn, &init->report->command);
   if (terminal >= 0)
     close(terminal);
@@ -293,15 +295,22 @@ static void reap(struct init *init) {
   }
 }
 
+static void reap_signalled(struct init *init) {
+  struct signalfd_siginfo drained;
+  ssize_t ignored = read(init->child_signals, &drained, sizeof drained);
+  (void)ignored;
+  reap(init);
+}
+
 /* ---- what the monitor asks for ---- */
 
 static void start_exec(struct init *init, const struct message *message, int fds[FD_PASS_LIMIT]) {
   struct exec_input input = {
-      .channel = init->input->channel,
+      .channel = init->birth->channel,
       .id = message->id,
       .report = init->report,
       .mask = init->input->original_mask,
-      .rlimits = &init->input->limits->rlimits,
+      .rlimits = &init->input->rlimits,
       .fds = fds,
   };
   int result = exec_start(&init->execs, &input);
@@ -340,7 +349,7 @@ static void obey_message(struct init *init, const struct message *message, int f
 static void obey(struct init *init) {
   struct message message;
   int fds[FD_PASS_LIMIT];
-  ssize_t got = fd_receive(init->input->channel, fds, &message, sizeof message);
+  ssize_t got = fd_receive(init->birth->channel, fds, &message, sizeof message);
   if (got != sizeof message)
     give_up(); /* the monitor died: the session ends here and now */
   obey_message(init, &message, fds);
@@ -351,17 +360,13 @@ static void obey(struct init *init) {
 }
 
 static _Noreturn void supervise(struct init *init) {
-  struct pollfd watched[] = {{.fd = init->input->channel, .events = POLLIN},
+  struct pollfd watched[] = {{.fd = init->birth->channel, .events = POLLIN},
                              {.fd = init->child_signals, .events = POLLIN}};
   for (;;) {
     if (poll(watched, 2, -1) < 0)
       continue;
-    if (watched[1].revents) {
-      struct signalfd_siginfo drained;
-      ssize_t ignored = read(init->child_signals, &drained, sizeof drained);
-      (void)ignored;
-      reap(init);
-    }
+    if (watched[1].revents)
+      reap_signalled(init);
     if (watched[0].revents)
       obey(init);
   }
@@ -374,16 +379,19 @@ static int watch_children(struct init *init) {
   sigprocmask(SIG_BLOCK, &children, NULL);
   signal(SIGCHLD, SIG_DFL); /* an inherited SIG_IGN would reap behind our back */
   init->child_signals = signalfd(-1, &children, SFD_CLOEXEC | SFD_NONBLOCK);
-  return init->child_signals < 0 ? fail(init, STEP_FORK) : 0;
+  if (init->child_signals < 0)
+    return fail(init, STEP_FORK);
+  reap(init); /* the maker, if it has ended already */
+  return 0;
 }
 
 /* stdin, stdout and stderr belong to the workload: a pipe must see its end when it exits. But the
  * numbers stay taken, or the next descriptor we open would be somebody's stdin. */
-static void let_go_of_stdio(const struct init_input *input) {
+static void let_go_of_stdio(const struct init_birth *birth) {
   int null = open("/dev/null", O_RDWR | O_CLOEXEC);
   for (int fd = 0; fd < 3; fd++) {
-    if (input->descriptors[fd] > 2)
-      close(input->descriptors[fd]);
+    if (birth->descriptors[fd] > 2)
+      close(birth->descriptors[fd]);
   }
   for (int fd = 0; null >= 0 && fd < 3; fd++)
     dup2(null, fd);
@@ -400,7 +408,7 @@ static void tell_started(struct init *init) {
   _cleanup_close_ int files = idle ? open("/tmp", O_PATH | O_DIRECTORY | O_CLOEXEC) : -1;
   const int fds[] = {proc, files};
   bool have_both = proc >= 0 && files >= 0;
-  (void)fd_send(init->input->channel, fds, have_both ? ARRAY_SIZE(fds) : 0, &message,
+  (void)fd_send(init->birth->channel, fds, have_both ? ARRAY_SIZE(fds) : 0, &message,
                 sizeof message);
 }
 
@@ -409,35 +417,34 @@ static void hand_over_connects(struct init *init) {
   struct message message = {.kind = MESSAGE_CONNECTS};
   if (init->connects < 0)
     return;
-  (void)fd_send(init->input->channel, &init->connects, 1, &message, sizeof message);
+  (void)fd_send(init->birth->channel, &init->connects, 1, &message, sizeof message);
   close(init->connects);
   init->connects = -1;
 }
 
 /* The end of a command says that it was started: one that ends at once wakes the monitor once. */
-static bool is_over_at_once(struct init *init) {
+static void await_quick_end(struct init *init) {
   struct pollfd watched[] = {{.fd = init->child_signals, .events = POLLIN},
                              {.fd = init->connects, .events = POLLIN}};
-  siginfo_t ended = {0};
-  return poll(watched, ARRAY_SIZE(watched), AT_ONCE_MS) > 0 && watched[0].revents &&
-         waitid(P_PID, (id_t)init->workload, &ended, WEXITED | WNOHANG | WNOWAIT) == 0 &&
-         ended.si_pid == init->workload;
+  while (poll(watched, ARRAY_SIZE(watched), AT_ONCE_MS) > 0 && !watched[1].revents)
+    reap_signalled(init); /* does not return if it was the command */
 }
 
-_Noreturn void init_main(const struct init_input *input) {
-  struct init init = {.input = input, .report = input->report, .connects = -1};
+_Noreturn void init_main(const struct init_birth *birth) {
+  const struct init_input *input = birth->input;
+  struct init init = {.birth = birth, .input = input, .report = birth->report, .connects = -1};
   int terminal;
   if (prepare(&init) < 0 || watch_children(&init) < 0 || open_terminal(&init, &terminal) < 0)
     give_up();
   if (!input->idle && start_workload(&init, terminal) < 0)
     give_up();
-  let_go_of_stdio(input);
+  let_go_of_stdio(birth);
   /* What is weaker than usual is said before the command can print anything. */
   bool weaker =
       init.report->weaker_proc || init.report->weaker_sysfs || init.report->weaker_sockets;
-  if (input->tell_at_once || weaker || !is_over_at_once(&init)) {
-    hand_over_connects(&init);
-    tell_started(&init);
-  }
+  if (!input->tell_at_once && !weaker)
+    await_quick_end(&init);
+  hand_over_connects(&init);
+  tell_started(&init);
   supervise(&init);
 }

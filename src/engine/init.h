@@ -9,18 +9,25 @@
 #include "limits/limits.h"
 #include "plan/plan.h"
 
+/* What it is told, in memory that it shares with the monitor; there with MESSAGE_MAPPED. */
 struct init_input {
-  const struct plan *base; /* our own copy, by the fork, of the plan as it was begun */
-  const struct plan *plan; /* shared; complete with MESSAGE_GO */
-  struct start_report *report;
-  int channel;        /* our end of the line to the monitor */
-  bool terminal[3];   /* which of stdin, stdout, stderr become the session's terminal */
-  int descriptors[3]; /* what takes the place of the others, or -1: they stay */
-  const struct limit_group *limits;
-  bool has_terminal;      /* any of them */
+  const struct plan *base; /* the plan as it was begun */
+  const struct plan *plan; /* complete: there with MESSAGE_GO */
+  bool terminal[3];        /* which of stdin, stdout, stderr become the session's terminal */
+  bool has_terminal;       /* any of them */
+  struct limit_rlimits rlimits;
   sigset_t original_mask; /* the caller's, given back to the workload */
   bool idle;              /* no workload: the session waits for `exec` */
   bool tell_at_once;      /* MESSAGE_STARTED must not wait */
 };
 
-_Noreturn void init_main(const struct init_input *input);
+/* What it has from its birth. */
+struct init_birth {
+  const struct init_input *input;
+  struct start_report *report;
+  int channel;                      /* our end of the line to the monitor */
+  int descriptors[3];               /* what takes the place of stdin, stdout, stderr, or -1 */
+  const struct limit_group *limits; /* NULL: no groups to enter */
+};
+
+_Noreturn void init_main(const struct init_birth *birth);

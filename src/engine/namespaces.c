@@ -6,12 +6,13 @@
 #include <net/if.h>
 #include <poll.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdint.h>
 #include <sys/eventfd.h>
 #include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "core/cleanup.h"
@@ -77,25 +78,25 @@ static void start_maker(struct namespaces *namespaces) {
   if (namespaces->made >= 0 && namespaces->asked_to_leave >= 0)
     namespaces->maker =
         clone(maker_main, namespaces->stack + sizeof namespaces->stack,
-              CLONE_VM | CLONE_FILES | CLONE_PIDFD, namespaces, &namespaces->maker_fd);
+              CLONE_VM | CLONE_FILES | CLONE_PIDFD | SIGCHLD, namespaces, &namespaces->maker_fd);
   if (namespaces->maker <= 0)
     let_go(namespaces);
 }
 
-int namespaces_enter(struct namespaces *namespaces, bool later, struct start_report *report) {
+int namespaces_enter(struct namespaces *namespaces, struct start_report *report) {
   namespaces->maker = 0;
   namespaces->network = -1;
+  namespaces->joined = false;
   namespaces->failed = STEP_NONE;
   if (unshare(QUICK) < 0)
     return report_failure(report, STEP_NAMESPACES, -errno);
-  if (later)
-    start_maker(namespaces);
+  start_maker(namespaces);
   if (namespaces->maker > 0)
     return 0;
-  /* Needed at once, or a limit leaves no room for one more process. */
+  /* A limit leaves no room for one more process. */
   if (make(namespaces) < 0)
     return report_failure(report, namespaces->failed, -namespaces->errnum);
-  return unshare(CLONE_NEWIPC) < 0 ? report_failure(report, STEP_NAMESPACES, -errno) : 0;
+  return 0;
 }
 
 int namespaces_leave_root(struct namespaces *namespaces, struct start_report *report) {
@@ -103,17 +104,15 @@ int namespaces_leave_root(struct namespaces *namespaces, struct start_report *re
   return result < 0 ? report_failure(report, STEP_PIVOT, -errno) : 0;
 }
 
-static int wait_for_maker(struct namespaces *namespaces) {
-  int status;
-  while (waitpid(namespaces->maker, &status, __WCLONE) < 0) {
-    if (errno != EINTR)
-      return fail(namespaces, STEP_NAMESPACES);
-  }
-  if (namespaces->failed == STEP_NONE && status != 0) { /* killed */
-    errno = ECHILD;
-    return fail(namespaces, STEP_NAMESPACES);
-  }
-  return namespaces->failed == STEP_NONE ? 0 : -1;
+static bool has_ended(const struct namespaces *namespaces) {
+  struct pollfd watched = {.fd = namespaces->maker_fd, .events = POLLIN};
+  return poll(&watched, 1, 0) > 0;
+}
+
+/* Why it has ended before it should. */
+static int fail_with_maker(struct namespaces *namespaces) {
+  errno = ECHILD; /* killed, if it says nothing itself */
+  return namespaces->failed == STEP_NONE ? fail(namespaces, STEP_NAMESPACES) : -1;
 }
 
 static int wait_for_network(struct namespaces *namespaces) {
@@ -123,7 +122,7 @@ static int wait_for_network(struct namespaces *namespaces) {
     if (errno != EINTR)
       return fail(namespaces, STEP_NAMESPACES);
   }
-  return watched[0].revents ? 0 : wait_for_maker(namespaces);
+  return watched[0].revents ? 0 : fail_with_maker(namespaces);
 }
 
 static int join(struct namespaces *namespaces) {
@@ -131,6 +130,8 @@ static int join(struct namespaces *namespaces) {
    */
   if (unshare(CLONE_NEWIPC) < 0)
     return fail(namespaces, STEP_NAMESPACES);
+  if (namespaces->maker == 0)
+    return 0;
   if (wait_for_network(namespaces) < 0)
     return -1;
   _cleanup_close_ int network = namespaces->network;
@@ -138,15 +139,40 @@ static int join(struct namespaces *namespaces) {
 }
 
 int namespaces_join(struct namespaces *namespaces, struct start_report *report) {
-  if (namespaces->maker && join(namespaces) < 0)
+  if (!namespaces->joined && join(namespaces) < 0)
     return report_failure(report, namespaces->failed, -namespaces->errnum);
+  namespaces->joined = true;
+  return 0;
+}
+
+static uint64_t mount_id(const char *path) {
+  struct statx status;
+  return statx(AT_FDCWD, path, 0, STATX_MNT_ID, &status) < 0 ? 0 : status.stx_mnt_id;
+}
+
+/* The one mistake that would undo everything: something of the old tree above our root. */
+static bool is_root_left(void) {
+  uint64_t root = mount_id("/");
+  return root != 0 && mount_id("/..") == root;
+}
+
+/* When that is so, nobody can get there any more, and the rest of the maker's call is the kernel's
+ * wait for those who are still in there. */
+static int wait_until_left(struct namespaces *namespaces) {
+  while (!is_root_left()) {
+    bool over = namespaces->maker == 0 || has_ended(namespaces);
+    if (over && !is_root_left()) {
+      errno = EXDEV;
+      return namespaces->failed == STEP_NONE ? fail(namespaces, STEP_PIVOT) : -1;
+    }
+    sched_yield();
+  }
   return 0;
 }
 
 int namespaces_finish(struct namespaces *namespaces, struct start_report *report) {
-  if (namespaces->maker == 0)
-    return 0;
-  int result = wait_for_maker(namespaces);
-  let_go(namespaces);
+  int result = wait_until_left(namespaces);
+  if (namespaces->maker > 0)
+    let_go(namespaces);
   return result < 0 ? report_failure(report, namespaces->failed, -namespaces->errnum) : 0;
 }

@@ -1,7 +1,6 @@
 /* The namespaces that init enters besides those it was born in, and how it leaves the old root.
  * A network namespace takes the kernel 0.5 ms, a tenth of a start, and for an unmounted root it
- * waits 0.1 ms: where nothing needs the network before the view is complete, a process beside init,
- * the maker, does both. Raw system calls, no allocation. */
+ * waits 0.1 ms: a process beside init, the maker, does both. Raw system calls, no allocation. */
 #pragma once
 
 #include <stdbool.h>
@@ -14,22 +13,24 @@ struct namespaces {
   pid_t maker;              /* 0: nobody */
   int maker_fd;             /* readable when the maker has ended */
   int made, asked_to_leave; /* eventfds: to init, to the maker */
-  int network;
+  int network;              /* -1: entered, or not made yet */
+  bool joined;
   enum step failed; /* STEP_NONE: all is well */
   int errnum;
   _Alignas(16) char stack[16 * 1024];
 };
 
-/* Enters the quick ones. The others as well, unless they may come later: then until
- * namespaces_join. All return 0 or a negative errno noted in the report. */
-int namespaces_enter(struct namespaces *namespaces, bool later, struct start_report *report);
+/* Enters the quick ones, and begins to make the others. All return 0 or a negative errno noted in
+ * the report. */
+int namespaces_enter(struct namespaces *namespaces, struct start_report *report);
 
 /* After pivot_root: detaches the old root, which lies on top of the new one. Perhaps only begins
  * to. */
 int namespaces_leave_root(struct namespaces *namespaces, struct start_report *report);
 
-/* Enters what is not entered yet. */
+/* Enters what is not entered yet. May be called again. */
 int namespaces_join(struct namespaces *namespaces, struct start_report *report);
 
-/* Waits until all of it is done. */
+/* Waits until nothing of the old root is in reach. The maker ends soon after, as a child of the
+ * caller's. */
 int namespaces_finish(struct namespaces *namespaces, struct start_report *report);

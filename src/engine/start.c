@@ -18,6 +18,7 @@
 #include "core/text.h"
 #include "engine/engine.h"
 #include "engine/init.h"
+#include "plan/share.h"
 
 struct start_report *engine_report_new(void) {
   void *page = mmap(NULL, sizeof(struct start_report), PROT_READ | PROT_WRITE,
@@ -26,31 +27,24 @@ struct start_report *engine_report_new(void) {
 }
 
 /* In the child's copy of the memory only. */
-static void set_title(const struct engine_input *input) {
+static void set_title(const struct engine_birth *birth) {
   prctl(PR_SET_NAME, "sandbox-init");
-  if (input->title && input->title_size > sizeof "sandbox-init") {
-    memset(input->title, 0, input->title_size);
-    memcpy(input->title, "sandbox-init", sizeof "sandbox-init");
+  if (birth->title && birth->title_size > sizeof "sandbox-init") {
+    memset(birth->title, 0, birth->title_size);
+    memcpy(birth->title, "sandbox-init", sizeof "sandbox-init");
   }
 }
 
-static void child_main(const struct engine_input *input, struct start_report *report, int channel) {
-  set_title(input);
-  struct init_input init = {
-      .base = input->base,
-      .plan = input->plan,
-      .report = report,
+static _Noreturn void child_main(const struct engine_birth *birth, const struct engine *engine,
+                                 int channel) {
+  set_title(birth);
+  struct init_birth init = {
+      .input = engine->input,
+      .report = engine->report,
       .channel = channel,
-      .original_mask = input->original_mask,
-      .idle = input->idle,
-      .tell_at_once = input->tell_at_once,
-      .limits = input->limits,
+      .limits = birth->limits,
   };
-  for (int fd = 0; fd < 3; fd++) {
-    init.terminal[fd] = input->terminal[fd];
-    init.descriptors[fd] = input->descriptors[fd];
-    init.has_terminal |= input->terminal[fd];
-  }
+  memcpy(init.descriptors, birth->descriptors, sizeof init.descriptors);
   init_main(&init);
 }
 
@@ -90,49 +84,60 @@ static const struct {
     [STEP_SECCOMP] = {"installing the system call filter", "run 'sandbox doctor'", true},
 };
 
-int engine_clone(const struct engine_input *input, struct start_report *report,
-                 struct engine *ret_engine, struct sb_error *error) {
-  int ends[2];
-  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0)
-    return sb_fail_errno(error, "creating the line to the session");
+static int explain_clone(int errnum, struct sb_error *error) {
+  if (errnum != EAGAIN && errnum != ENOMEM)
+    return sb_fail(error, SB_CODE_UNSUPPORTED, errnum, "creating a user namespace");
+  sb_fail(error, SB_CODE_SYSTEM, errnum, "starting the session's first process");
+  return sb_hint(error, "%s", steps[STEP_FORK].fix);
+}
 
-  int pidfd = -1;
+static int share_memory(struct engine *engine, struct sb_error *error) {
+  engine->area = plan_area_new();
+  if (!engine->area)
+    return sb_fail_errno(error, "reserving memory for the plan");
+  engine->input = plan_area_take(engine->area, sizeof *engine->input);
+  return 0;
+}
+
+int engine_clone(const struct engine_birth *birth, struct start_report *report,
+                 struct engine *ret_engine, struct sb_error *error) {
+  struct engine engine = ENGINE_NONE;
+  engine.report = report;
+  if (share_memory(&engine, error) < 0)
+    return -1;
+  int ends[2];
+  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0) {
+    plan_area_free(engine.area);
+    return sb_fail_errno(error, "creating the line to the session");
+  }
   struct clone_args arguments = {
       /* The costly namespaces (network: 0.4 ms) are entered by the child while we go on. */
       .flags = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_PIDFD,
-      .pidfd = (uintptr_t)&pidfd,
+      .pidfd = (uintptr_t)&engine.pidfd,
       .exit_signal = SIGCHLD,
   };
-  int group = limit_group_clone_fd(input->limits);
+  int group = birth->limits ? limit_group_clone_fd(birth->limits) : -1;
   if (group >= 0) {
     arguments.flags |= CLONE_INTO_CGROUP;
     arguments.cgroup = (unsigned)group;
   }
-  pid_t pid = (pid_t)syscall(SYS_clone3, &arguments, sizeof arguments);
-  if (pid == 0) {
+  engine.init = (pid_t)syscall(SYS_clone3, &arguments, sizeof arguments);
+  if (engine.init == 0) {
     close(ends[0]); /* or we would never see the monitor's end of file */
-    child_main(input, report, ends[1]);
+    child_main(birth, &engine, ends[1]);
   }
   close(ends[1]);
-  if (pid < 0) {
+  if (engine.init < 0) {
     int saved = errno;
     close(ends[0]);
-    if (saved == EAGAIN || saved == ENOMEM) {
-      sb_fail(error, SB_CODE_SYSTEM, saved, "starting the session's first process");
-      return sb_hint(error, "%s", steps[STEP_FORK].fix);
-    }
-    return sb_fail(error, SB_CODE_UNSUPPORTED, saved, "creating a user namespace");
+    plan_area_free(engine.area);
+    return explain_clone(saved, error);
   }
   /* The monitor must never wait for init: the two could wait for each other. */
   fcntl(ends[0], F_SETFL, O_NONBLOCK);
+  engine.channel = ends[0];
   report_phase(report, PHASE_CLONED);
-  *ret_engine = (struct engine){.init = pid,
-                                .pidfd = pidfd,
-                                .channel = ends[0],
-                                .user_ns = -1,
-                                .mount_ns = -1,
-                                .report = report,
-                                .plan = input->plan};
+  *ret_engine = engine;
   return 0;
 }
 
@@ -219,12 +224,40 @@ static int open_namespaces(struct engine *engine) {
   return engine->user_ns < 0 ? engine->user_ns : engine->mount_ns < 0 ? engine->mount_ns : 0;
 }
 
-int engine_map_identity(struct engine *engine, struct sb_error *error) {
+/* It waits for MESSAGE_MAPPED before it looks. */
+static int tell_base(struct engine *engine, const struct engine_input *input,
+                     struct sb_error *error) {
+  const struct plan *base = plan_share(input->base, engine->area, error);
+  if (!base)
+    return -1;
+  *engine->input = (struct init_input){
+      .base = base,
+      .rlimits = *input->rlimits,
+      .original_mask = input->original_mask,
+      .idle = input->idle,
+      .tell_at_once = input->tell_at_once,
+  };
+  for (int fd = 0; fd < 3; fd++) {
+    engine->input->terminal[fd] = input->terminal[fd];
+    engine->input->has_terminal |= input->terminal[fd];
+  }
+  engine->plan = input->base;
+  return 0;
+}
+
+int engine_map_identity(struct engine *engine, const struct engine_input *input,
+                        struct sb_error *error) {
+  int ignored;
+  if (tell_base(engine, input, error) < 0)
+    return -1;
   int result = map_ids(engine->init);
   if (result == 0)
     result = open_namespaces(engine);
+  bool died = result < 0 && has_died(engine->init);
+  if (died && engine->report->failed != STEP_NONE)
+    return engine_explain(engine, &ignored, error);
   /* No refusal of this machine: nothing else may be tried in its place. */
-  if (result < 0 && has_died(engine->init))
+  if (died)
     return sb_fail(error, SB_CODE_SYSTEM, 0, "the session's first process was killed");
   if (result < 0) {
     sb_fail(error, SB_CODE_UNSUPPORTED, -result, "mapping your user id into the session");
@@ -240,12 +273,19 @@ int engine_send(struct engine *engine, enum message_kind kind, int value) {
   return send(engine->channel, &message, sizeof message, MSG_NOSIGNAL) < 0 ? -errno : 0;
 }
 
-int engine_go(struct engine *engine, enum message_kind kind, struct sb_error *error) {
-  int result = engine_send(engine, kind, 0);
-  if (result == 0)
-    return 0;
+static int send_or_explain(struct engine *engine, enum message_kind kind, struct sb_error *error) {
   int ignored;
-  return engine_explain(engine, &ignored, error);
+  return engine_send(engine, kind, 0) == 0 ? 0 : engine_explain(engine, &ignored, error);
+}
+
+int engine_go(struct engine *engine, const struct plan *plan, struct sb_error *error) {
+  engine->plan = plan;
+  engine->input->plan = plan_share(plan, engine->area, error);
+  return engine->input->plan ? send_or_explain(engine, MESSAGE_GO, error) : -1;
+}
+
+int engine_ready(struct engine *engine, struct sb_error *error) {
+  return send_or_explain(engine, MESSAGE_READY, error);
 }
 
 void engine_kill(const struct engine *engine) {
@@ -275,12 +315,8 @@ void engine_destroy(struct engine *engine, struct rusage *ret_usage) {
   if (engine->user_ns >= 0)
     close(engine->user_ns);
   leave_mount_namespace(engine);
-  *engine = (struct engine){.init = -1,
-                            .pidfd = -1,
-                            .channel = -1,
-                            .user_ns = -1,
-                            .mount_ns = -1,
-                            .report = engine->report};
+  plan_area_free(engine->area);
+  *engine = ENGINE_NONE;
 }
 
 /* ---- explaining ---- */

@@ -38,9 +38,6 @@ int view_enter(struct view *view, const struct plan *plan);
  * everything outside. Returns the same. */
 int view_finish(struct view *view);
 
-/* When the old root is detached: is nothing of it left? Returns the same. */
-int view_verify(const struct view *view);
-
 /* The last step of a start whose gate is seccomp notify: the listener, the namespaces and the root
  * go to the monitor, who serves the gate from now on. Nothing of them stays. */
 int view_hand_over_listener(struct view *view, int listener);

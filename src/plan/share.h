@@ -1,5 +1,5 @@
-/* A finished plan, copied into memory that a process forked earlier shares: so the session's first
- * process can make its namespaces while the plan is still being compiled. */
+/* Memory that a process forked earlier shares, and plans copied into it: so the session's first
+ * process can make its namespaces while policy is still being read and the plan compiled. */
 #pragma once
 
 #include <stddef.h>
@@ -7,10 +7,16 @@
 #include "core/error.h"
 #include "plan/plan.h"
 
+struct plan_area;
+
 /* Reserves the memory, before the fork. Only what is used costs anything. NULL (errno) on failure.
  */
-struct plan *plan_shared_new(void);
+struct plan_area *plan_area_new(void);
+void plan_area_free(struct plan_area *area);
 
-/* Copies the plan there, with everything it points to. */
-int plan_share(const struct plan *plan, struct plan *shared, struct sb_error *error);
-void plan_shared_free(struct plan *shared);
+/* Room for something else that both should see; zeroed. NULL if there is none left. */
+void *plan_area_take(struct plan_area *area, size_t size);
+
+/* Copies the plan there, with everything it points to and init needs. NULL on failure. */
+const struct plan *plan_share(const struct plan *plan, struct plan_area *area,
+                              struct sb_error *error);

@@ -20,7 +20,6 @@
 #include "core/cleanup.h"
 #include "core/json.h"
 #include "doctor/doctor.h"
-#include "plan/share.h"
 #include "session/events.h"
 #include "session/limiting.h"
 
@@ -506,36 +505,56 @@ static int explain_refusal(struct sb_error *error) {
   return error->code == SB_CODE_UNSUPPORTED ? doctor_explain_userns(error) : -1;
 }
 
-static int start(struct monitor *monitor, struct sb_error *error) {
+/* The process that was started ahead does, if nothing is special about its birth. */
+static int clone_init(struct monitor *monitor, const struct engine_birth *birth,
+                      struct sb_error *error) {
+  struct engine *ahead = monitor->request->ahead;
+  bool there = ahead && ahead->init > 0;
+  if (there && monitor->limits.hierarchy_count == 0 && !monitor->request->capture) {
+    monitor->engine = *ahead;
+    *ahead = ENGINE_NONE;
+    return 0;
+  }
+  if (there)
+    engine_destroy(ahead, NULL);
+  return engine_clone(birth, monitor->request->report, &monitor->engine, error);
+}
+
+static int begin(struct monitor *monitor, struct sb_error *error) {
   const struct session_request *request = monitor->request;
-  monitor->shared_plan = plan_shared_new();
-  if (!monitor->shared_plan)
-    return sb_fail_errno(error, "reserving memory for the plan");
+  struct engine_birth birth = {
+      .limits = &monitor->limits,
+      .descriptors = {-1, -1, -1},
+      .title = request->title,
+      .title_size = request->title_size,
+  };
   struct engine_input input = {
       .base = request->plan,
-      .plan = monitor->shared_plan,
-      .descriptors = {-1, -1, -1},
-      .limits = &monitor->limits,
+      .rlimits = &monitor->limits.rlimits,
       .original_mask = monitor->original_mask,
       .idle = request->idle,
       /* Limits count from then on, and what waits for an answer should not wait for us. */
       .tell_at_once =
           request->idle || !limit_set_is_empty(request->limits) || request->plan->gate != GATE_NONE,
-      .title = request->title,
-      .title_size = request->title_size,
   };
   memcpy(input.terminal, monitor->terminal.used, sizeof input.terminal);
-  if (limiting_begin(monitor, error) < 0 || open_capture(monitor, input.descriptors, error) < 0)
+  if (limiting_begin(monitor, error) < 0 || open_capture(monitor, birth.descriptors, error) < 0)
     return -1;
-  if (engine_clone(&input, request->report, &monitor->engine, error) < 0 ||
-      engine_map_identity(&monitor->engine, error) < 0)
+  if (clone_init(monitor, &birth, error) < 0 ||
+      engine_map_identity(&monitor->engine, &input, error) < 0)
     return explain_refusal(error);
+  return 0;
+}
+
+static int start(struct monitor *monitor, struct sb_error *error) {
+  const struct session_request *request = monitor->request;
+  if (begin(monitor, error) < 0)
+    return -1;
   capture_close_writers(&monitor->capture);
   prctl(PR_SET_DUMPABLE, 0); /* nobody attaches to us from now on */
   placeholders_recover(request->host);
   if (request->compile(request->compile_context, error) < 0 ||
-      publisher_listen(&monitor->publisher, &request->plan->publish, error) < 0 ||
-      plan_share(request->plan, monitor->shared_plan, error) < 0)
+      publisher_listen(&monitor->publisher, &request->plan->publish, error) < 0)
     return -1;
   report_phase(request->report, PHASE_PLANNED);
   /* All this while the child makes its namespaces and the base; the snapshot before our
@@ -548,12 +567,11 @@ static int start(struct monitor *monitor, struct sb_error *error) {
                           error) < 0)
     return -1;
   report_phase(request->report, PHASE_PLACEHOLDERS);
-  if (engine_go(&monitor->engine, MESSAGE_GO, error) < 0)
+  if (engine_go(&monitor->engine, request->plan, error) < 0)
     return -1;
   /* While the child mounts the places. */
-  if (register_session(monitor, error) < 0 || supervision_start(monitor, error) < 0)
-    return -1;
-  if (engine_go(&monitor->engine, MESSAGE_READY, error) < 0)
+  if (register_session(monitor, error) < 0 || supervision_start(monitor, error) < 0 ||
+      engine_ready(&monitor->engine, error) < 0)
     return -1;
   registry_sweep(request->host); /* what the killed have left, while the command starts */
   return 0;
@@ -632,7 +650,7 @@ int session_run(const struct session_request *request, struct session_result *re
   struct monitor monitor = {
       .request = request,
       .result = ret_result,
-      .engine = {.init = -1, .pidfd = -1, .channel = -1, .user_ns = -1, .mount_ns = -1},
+      .engine = ENGINE_NONE,
       .terminal =
           terminal_new(request->idle || request->capture ? TERMINAL_NEVER : request->terminal),
       .capture = CAPTURE_NONE,
@@ -659,7 +677,6 @@ int session_run(const struct session_request *request, struct session_result *re
   }
   events_end(&monitor);
   limit_group_remove(&monitor.limits);
-  plan_shared_free(monitor.shared_plan);
   keeper_reap(&monitor.upkeep.keeper);
   connector_reap(&monitor.connects.connector);
   control_close(monitor.control); /* `sandbox kill` waits for it: nothing is left now */

@@ -22,7 +22,6 @@ struct monitor {
   const struct session_request *request;
   struct session_result *result;
   struct engine engine;
-  struct plan *shared_plan; /* the plan as the session sees it */
   struct terminal terminal;
   struct capture capture;
   struct placeholders placeholders;

@@ -50,6 +50,8 @@ struct session_notice {
 };
 typedef void session_listener(void *context, const struct session_notice *notice);
 
+struct engine;
+
 struct session_request {
   const struct host_context *host;
   const struct plan *plan; /* begun; completed by compile */
@@ -72,7 +74,8 @@ struct session_request {
   size_t capture_limit;
   struct log *log;
   struct start_report *report;
-  char *title; /* memory of our command line, cleared in the session's init; may be NULL */
+  struct engine *ahead; /* a first process that was started ahead, taken over or ended; or NULL */
+  char *title;          /* memory of our command line, cleared in the session's init; may be NULL */
   size_t title_size;
   int lifeline; /* the session ends when its other end is closed; 0: none */
   int ready_fd; /* closed once the session can be talked to (`--detach`), or -1 */

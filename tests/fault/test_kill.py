@@ -107,6 +107,34 @@ def test_runner_killed_at_any_moment(box):
     recover(box)
 
 
+def pid_inside(pid):
+    try:
+        with open(f"/proc/{pid}/status") as status:
+            return int(next(line for line in status if line.startswith("NSpid:")).split()[-1])
+    except (OSError, StopIteration):
+        return None
+
+
+def test_maker_killed_at_any_moment(box):
+    """The process beside init, which makes its network and takes the old root away, is init's first
+    child. Without it nothing starts, and that is said; when its work is done, nobody misses it."""
+    before, chance, outcomes = set(children()), random.Random(), []
+    for _ in range(MOMENTS):
+        process = box.start(["cat", "/proc/self/mountinfo"], stdout=subprocess.PIPE,
+                            stderr=subprocess.PIPE, text=True)
+        maker = find(process, "workload")
+        time.sleep(chance.uniform(0, WINDOW / 10))
+        if maker and pid_inside(maker) == 2:
+            kill(maker)
+        said, told = process.communicate(timeout=TIMEOUT)
+        outcomes.append(process.returncode)
+        assert process.returncode == 0 and said or process.returncode == 125 and told, (said, told)
+        assert not nothing_runs(before), nothing_runs(before)
+    print(f"{outcomes.count(125)} of {MOMENTS} starts failed")
+    assert 125 in outcomes
+    recover(box)
+
+
 def running(box, argv=("sleep", "30"), **more):
     """A session whose command runs for sure."""
     process = box.start(["sh", "-c", 'echo ready; exec "$@"', "sh", *argv], stdout=subprocess.PIPE,
