@@ -193,6 +193,9 @@ struct backend {
   bool keeps_log; /* `run` records start and end in the audit log itself */
 };
 
+/* Whether the vm back end has a machine for the processor that this program was built for. */
+bool vm_knows_processor(void);
+
 /* In the order of preference; ends with NULL. */
 extern const struct backend *const backends[];
 extern const struct backend native_backend;

@@ -10,6 +10,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/sysinfo.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 #include "backend/guard.h"
@@ -71,7 +72,19 @@ static char *find_qemu(void) {
   return path ? resolve_executable(path) : NULL;
 }
 
+static int check_processor(struct sb_error *error) {
+  struct utsname names;
+  if (vm_knows_processor())
+    return 0;
+  const char *processor = uname(&names) < 0 ? "another" : names.machine;
+  sb_fail(error, SB_CODE_UNSUPPORTED, 0,
+          "its virtual machines are for x86_64 processors only, and this is %s", processor);
+  return sb_hint(error, "use another back end: 'sandbox backends' lists them");
+}
+
 static int find_parts(struct vm *vm, struct sb_error *error) {
+  if (check_processor(error) < 0)
+    return -1;
   vm->qemu = find_qemu();
   if (!vm->qemu) {
     sb_fail(error, SB_CODE_NOT_FOUND, 0, "there is no program 'qemu-system-x86_64'");

@@ -14,6 +14,7 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
+#include "backend/backend.h"
 #include "core/alloc.h"
 #include "core/cleanup.h"
 #include "core/escape.h"
@@ -123,6 +124,12 @@ void probe_qemu(const struct check *check, struct finding *finding) {
   struct utsname names;
   if (uname(&names) < 0)
     return;
+  if (!vm_knows_processor()) {
+    finding_set(finding, DOCTOR_MISSING, "the vm back end is for x86_64 only, this is %.60s",
+                names.machine);
+    finding_fix(finding, "use another back end: 'sandbox backends' lists them");
+    return;
+  }
   _cleanup_free_ char *name = xasprintf("qemu-system-%s", names.machine);
   spec.name = name;
   free(probe_spec(&spec, finding));
