@@ -57,6 +57,15 @@ static const struct quiet_row {
     {370, WANT_CONNECT, NONE, NONE, 0, 0, false, STAND_IN_CANNOT},         /* i386 sendmsg */
     {361, WANT_WRITE, 1, NONE, 0, 0, false, STAND_IN_CANNOT},              /* i386 bind */
     {362, WANT_CONNECT, NONE, NONE, 0, 0, false, STAND_IN_CONNECT},        /* i386 connect */
+#elif defined(__aarch64__)
+    /* Not 5, 32-bit arm's open: it is setxattr. */
+    {99, WANT_STAT, NONE, NONE, 0, 0, false, STAND_IN_CANNOT},        /* arm statfs */
+    {282, WANT_WRITE, 1, NONE, 0, 0, false, STAND_IN_CANNOT},         /* arm bind */
+    {283, WANT_CONNECT, NONE, NONE, 0, 0, false, STAND_IN_CONNECT},   /* arm connect */
+    {290, WANT_CONNECT, NONE, NONE, 0, 0, false, STAND_IN_SEND},      /* arm sendto */
+    {296, WANT_CONNECT, NONE, NONE, 0, 0, false, STAND_IN_CANNOT},    /* arm sendmsg */
+    {317, WANT_READ, 1, 2, 0, IN_DONT_FOLLOW, false, STAND_IN_WATCH}, /* arm inotify_add_watch */
+    {322, WANT_STAT, NONE, 2, O_PATH, O_NOFOLLOW, false, STAND_IN_CANNOT}, /* arm openat */
 #endif
 };
 

@@ -106,6 +106,14 @@ static const struct {
     {AUDIT_ARCH_I386, 307, tell_access, 2},   /* faccessat */
     {AUDIT_ARCH_I386, 383, tell_extended, 4}, /* statx */
     {AUDIT_ARCH_I386, 439, tell_access, 2},   /* faccessat2 */
+#elif defined(__aarch64__)
+    {AUDIT_ARCH_ARM, 33, tell_access, 1},    /* access */
+    {AUDIT_ARCH_ARM, 85, tell_no_link, 0},   /* readlink */
+    {AUDIT_ARCH_ARM, 229, tell_value, 2},    /* getxattr */
+    {AUDIT_ARCH_ARM, 232, tell_names, 1},    /* listxattr */
+    {AUDIT_ARCH_ARM, 334, tell_access, 2},   /* faccessat */
+    {AUDIT_ARCH_ARM, 397, tell_extended, 4}, /* statx */
+    {AUDIT_ARCH_ARM, 439, tell_access, 2},   /* faccessat2 */
 #endif
 };
 

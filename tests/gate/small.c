@@ -9,16 +9,25 @@ enum {
   NR_WRITE = 4,
   NR_OPEN = 5,
   NR_CLOSE = 6,
-  NR_WAITPID = 7,
   NR_EXECVE = 11,
   NR_ACCESS = 33,
+  NR_WAIT4 = 114,
   NR_STAT64 = 195,
+#if defined(__i386__)
   NR_INOTIFY_INIT = 291,
   NR_INOTIFY_ADD_WATCH = 292,
   NR_OPENAT = 295,
   NR_SOCKET = 359,
   NR_CONNECT = 362,
   NR_STATX = 383,
+#else /* arm */
+  NR_SOCKET = 281,
+  NR_CONNECT = 283,
+  NR_INOTIFY_INIT = 316,
+  NR_INOTIFY_ADD_WATCH = 317,
+  NR_OPENAT = 322,
+  NR_STATX = 397,
+#endif
 };
 
 enum { AT_FDCWD = -100, O_PATH = 010000000, IN_MODIFY = 2 };
@@ -28,6 +37,7 @@ struct address {
   char path[108];
 };
 
+#if defined(__i386__)
 static int call(word number, word a, word b, word c, word d, word e) {
   int result;
   __asm__ volatile("int $0x80"
@@ -36,6 +46,14 @@ static int call(word number, word a, word b, word c, word d, word e) {
                    : "memory");
   return result;
 }
+#else
+static int call(word number, word a, word b, word c, word d, word e) {
+  register word r7 __asm__("r7") = number, r0 __asm__("r0") = a, r1 __asm__("r1") = b;
+  register word r2 __asm__("r2") = c, r3 __asm__("r3") = d, r4 __asm__("r4") = e;
+  __asm__ volatile("svc #0" : "+r"(r0) : "r"(r7), "r"(r1), "r"(r2), "r"(r3), "r"(r4) : "memory");
+  return (int)r0;
+}
+#endif
 
 #define PLAIN(number, a, b, c) call(number, (word)(a), (word)(b), (word)(c), 0, 0)
 
@@ -130,7 +148,7 @@ static int do_execute(const char *path) {
     int result = PLAIN(NR_EXECVE, path, argv, none);
     PLAIN(NR_EXIT, -result, 0, 0);
   }
-  PLAIN(NR_WAITPID, pid, &status, 0);
+  PLAIN(NR_WAIT4, pid, &status, 0);
   return status == 0 ? 1 : -(status >> 8);
 }
 
@@ -179,5 +197,9 @@ __attribute__((used)) static void start(int *stack) {
   PLAIN(NR_EXIT, 0, 0, 0);
 }
 
+#if defined(__i386__)
 __asm__(".globl _start\n_start:\n  movl %esp, %eax\n  andl $-16, %esp\n  subl $12, %esp\n"
         "  pushl %eax\n  call start\n");
+#else
+__asm__(".globl _start\n_start:\n  mov r0, sp\n  bic sp, sp, #15\n  bl start\n");
+#endif

@@ -246,8 +246,8 @@ SMALL_WAYS = ("open", "openat", "path-only", "stat", "statx", "access", "inotify
 @pytest.fixture
 def small(box, ground):
     """The 32-bit program; the control: this kernel runs it."""
-    if platform.machine() != "x86_64":
-        pytest.skip("the 32-bit program is one of x86")
+    if platform.machine() != "x86_64" and not harness.find_built("gate-small"):
+        pytest.skip("no compiler for 32-bit programs was there (fix: apt install clang lld)")
     program = gates.program(box.world, "gate-small")
     try:
         box.plain([program])
