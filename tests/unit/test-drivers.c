@@ -327,10 +327,14 @@ static void test_asking_rules(void **state) {
   host_rules_free(rules);
 }
 
-/* nft checks without loading; that takes root, or a network of one's own. */
+/* nft checks without loading; that takes a network of one's own. It must not need /etc/protocols,
+ * which a small machine has not: tcp and the like are words of nft, ipv6-icmp is a name of that
+ * file.
+ */
 static void check_by_nft(const char *rules) {
-  bool root = geteuid() == 0;
-  FILE *pipe = popen(root ? "nft -c -f - 2>&1" : "unshare -Urn nft -c -f - 2>&1", "w");
+  FILE *pipe = popen("unshare -Urnm sh -c '[ ! -e /etc/protocols ] || "
+                     "mount --bind /dev/null /etc/protocols; exec nft -c -f -' 2>&1",
+                     "w");
   assert_non_null(pipe);
   fputs(rules, pipe);
   int status = pclose(pipe);

@@ -207,7 +207,7 @@ static void append_egress_chain(struct text *text, const struct egress *egress,
                     "\t\toifname \"lo\" accept\n" NEIGHBOURS
                     /* the kernel's own, which nobody asked for: not to be counted */
                     "\t\ticmpv6 type { mld-listener-report, mld2-listener-report } drop\n"
-                    "\t\tmeta l4proto != { tcp, udp, icmp, ipv6-icmp } goto refuse\n"
+                    "\t\tmeta l4proto != { tcp, udp, icmp, icmpv6 } goto refuse\n"
                     /* no packet may be for somebody else than its destination */
                     "\t\tip option lsrr exists goto refuse\n"
                     "\t\tip option ssrr exists goto refuse\n"
