@@ -192,7 +192,36 @@ static void test_rights_by_abi(void **state) {
 
 /* ---- the extra filter (pure) ---- */
 
+/* The calls of 64-bit programs, and of 32-bit ones. */
 #if defined(__x86_64__)
+#define SOCKET           AUDIT_ARCH_X86_64, 41
+#define SOCKETPAIR       AUDIT_ARCH_X86_64, 53
+#define PRLIMIT          AUDIT_ARCH_X86_64, 302
+#define TRUNCATE_FILE    AUDIT_ARCH_X86_64, 76
+#define OPEN             AUDIT_ARCH_X86_64, 2
+#define OPENAT           AUDIT_ARCH_X86_64, 257
+#define OPENAT2          AUDIT_ARCH_X86_64, 437
+#define READ             AUDIT_ARCH_X86_64, 0
+#define OTHER_SOCKET     AUDIT_ARCH_I386, 359
+#define OTHER_SOCKETPAIR AUDIT_ARCH_I386, 360
+#define OTHER_PRLIMIT    AUDIT_ARCH_I386, 340
+#define OTHER_TRUNCATE64 AUDIT_ARCH_I386, 193
+#define OTHER_OPEN       AUDIT_ARCH_I386, 5
+#elif defined(__aarch64__)
+#define SOCKET           AUDIT_ARCH_AARCH64, 198
+#define SOCKETPAIR       AUDIT_ARCH_AARCH64, 199
+#define PRLIMIT          AUDIT_ARCH_AARCH64, 261
+#define TRUNCATE_FILE    AUDIT_ARCH_AARCH64, 45
+#define OPENAT           AUDIT_ARCH_AARCH64, 56
+#define OPENAT2          AUDIT_ARCH_AARCH64, 437
+#define READ             AUDIT_ARCH_AARCH64, 63
+#define OTHER_SOCKET     AUDIT_ARCH_ARM, 281
+#define OTHER_SOCKETPAIR AUDIT_ARCH_ARM, 288
+#define OTHER_PRLIMIT    AUDIT_ARCH_ARM, 369
+#define OTHER_TRUNCATE64 AUDIT_ARCH_ARM, 193
+#define OTHER_OPEN       AUDIT_ARCH_ARM, 5
+#endif
+
 static uint32_t judge(bool network, bool guard, uint32_t architecture, int number, uint64_t first,
                       uint64_t second, uint64_t third) {
   struct sock_filter filter[LANDLOCK_FILTER_MAX + 1];
@@ -214,32 +243,35 @@ static void test_filter(void **state) {
     int number;
     uint64_t arguments[3];
   } rows[] = {
-      {false, false, true, AUDIT_ARCH_X86_64, 41, {AF_INET, SOCK_STREAM}},
-      {false, false, true, AUDIT_ARCH_X86_64, 41, {AF_INET6, SOCK_DGRAM}},
-      {false, false, true, AUDIT_ARCH_X86_64, 41, {AF_UNIX, SOCK_STREAM}},
-      {false, false, false, AUDIT_ARCH_X86_64, 41, {AF_NETLINK, SOCK_RAW}},
-      {true, false, false, AUDIT_ARCH_X86_64, 41, {AF_INET, SOCK_STREAM}},
-      {true, false, false, AUDIT_ARCH_X86_64, 41, {AF_INET6, SOCK_DGRAM}},
-      {true, false, false, AUDIT_ARCH_X86_64, 41, {AF_NETLINK, SOCK_RAW}},
-      {true, false, true, AUDIT_ARCH_X86_64, 41, {AF_UNIX, SOCK_STREAM}},
-      {false, false, true, AUDIT_ARCH_I386, 359, {AF_INET, SOCK_STREAM}},
-      {false, false, false, AUDIT_ARCH_X86_64, 53, {AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC}},
-      {false, false, false, AUDIT_ARCH_X86_64, 53, {AF_UNIX, SOCK_SEQPACKET}},
-      {false, false, true, AUDIT_ARCH_X86_64, 53, {AF_UNIX, SOCK_DGRAM}},
-      {false, false, true, AUDIT_ARCH_X86_64, 53, {AF_UNIX, SOCK_RAW}},
-      {false, false, true, AUDIT_ARCH_I386, 360, {AF_UNIX, SOCK_DGRAM}},
-      {false, false, false, AUDIT_ARCH_X86_64, 302, {0, 7}},
-      {false, false, true, AUDIT_ARCH_X86_64, 302, {1234, 7}},
-      {false, false, true, AUDIT_ARCH_I386, 340, {1234, 7}},
-      {false, false, false, AUDIT_ARCH_X86_64, 76, {0}},
-      {false, true, true, AUDIT_ARCH_X86_64, 76, {0}},
-      {false, true, true, AUDIT_ARCH_I386, 193, {0}},
-      {false, true, true, AUDIT_ARCH_X86_64, 257, {0, 0, O_RDONLY | O_TRUNC}},
-      {false, true, true, AUDIT_ARCH_X86_64, 2, {0, O_RDONLY | O_TRUNC | O_CREAT}},
-      {false, true, false, AUDIT_ARCH_X86_64, 257, {0, 0, O_WRONLY | O_TRUNC}},
-      {false, true, false, AUDIT_ARCH_X86_64, 257, {0, 0, O_RDONLY}},
-      {false, true, true, AUDIT_ARCH_X86_64, 437, {0}},
-      {false, true, false, AUDIT_ARCH_X86_64, 0, {0}},
+    {false, false, true, SOCKET, {AF_INET, SOCK_STREAM}},
+    {false, false, true, SOCKET, {AF_INET6, SOCK_DGRAM}},
+    {false, false, true, SOCKET, {AF_UNIX, SOCK_STREAM}},
+    {false, false, false, SOCKET, {AF_NETLINK, SOCK_RAW}},
+    {true, false, false, SOCKET, {AF_INET, SOCK_STREAM}},
+    {true, false, false, SOCKET, {AF_INET6, SOCK_DGRAM}},
+    {true, false, false, SOCKET, {AF_NETLINK, SOCK_RAW}},
+    {true, false, true, SOCKET, {AF_UNIX, SOCK_STREAM}},
+    {false, false, true, OTHER_SOCKET, {AF_INET, SOCK_STREAM}},
+    {false, false, false, SOCKETPAIR, {AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC}},
+    {false, false, false, SOCKETPAIR, {AF_UNIX, SOCK_SEQPACKET}},
+    {false, false, true, SOCKETPAIR, {AF_UNIX, SOCK_DGRAM}},
+    {false, false, true, SOCKETPAIR, {AF_UNIX, SOCK_RAW}},
+    {false, false, true, OTHER_SOCKETPAIR, {AF_UNIX, SOCK_DGRAM}},
+    {false, false, false, PRLIMIT, {0, 7}},
+    {false, false, true, PRLIMIT, {1234, 7}},
+    {false, false, true, OTHER_PRLIMIT, {1234, 7}},
+    {false, false, false, TRUNCATE_FILE, {0}},
+    {false, true, true, TRUNCATE_FILE, {0}},
+    {false, true, true, OTHER_TRUNCATE64, {0}},
+    {false, true, true, OPENAT, {0, 0, O_RDONLY | O_TRUNC}},
+    {false, true, true, OTHER_OPEN, {0, O_RDONLY | O_TRUNC | O_CREAT}},
+#if defined(__x86_64__)
+    {false, true, true, OPEN, {0, O_RDONLY | O_TRUNC | O_CREAT}},
+#endif
+    {false, true, false, OPENAT, {0, 0, O_WRONLY | O_TRUNC}},
+    {false, true, false, OPENAT, {0, 0, O_RDONLY}},
+    {false, true, true, OPENAT2, {0}},
+    {false, true, false, READ, {0}},
   };
   for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
     uint32_t answer = judge(rows[i].network, rows[i].guard, rows[i].architecture, rows[i].number,
@@ -248,7 +280,6 @@ static void test_filter(void **state) {
       fail_msg("row %zu: answer %#x", i, answer);
   }
 }
-#endif
 
 /* ---- Landlock alone, against the running kernel ---- */
 
@@ -453,19 +484,17 @@ static void test_torn_rules(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_names),
-    cmocka_unit_test(test_unknown_name),
-    cmocka_unit_test(test_versions),
-    cmocka_unit_test(test_needs_of_a_policy),
-    cmocka_unit_test(test_needs_of_a_plan),
-    cmocka_unit_test(test_native_features_are_true),
-    cmocka_unit_test(test_words_for_a_shell),
-    cmocka_unit_test(test_rights_by_abi),
-#if defined(__x86_64__)
-    cmocka_unit_test(test_filter),
-#endif
-    cmocka_unit_test(test_every_abi),
-    cmocka_unit_test(test_torn_rules),
+      cmocka_unit_test(test_names),
+      cmocka_unit_test(test_unknown_name),
+      cmocka_unit_test(test_versions),
+      cmocka_unit_test(test_needs_of_a_policy),
+      cmocka_unit_test(test_needs_of_a_plan),
+      cmocka_unit_test(test_native_features_are_true),
+      cmocka_unit_test(test_words_for_a_shell),
+      cmocka_unit_test(test_rights_by_abi),
+      cmocka_unit_test(test_filter),
+      cmocka_unit_test(test_every_abi),
+      cmocka_unit_test(test_torn_rules),
   };
   cmocka_set_message_output(CM_OUTPUT_TAP);
   return cmocka_run_group_tests(tests, set_up, tear_down);
