@@ -249,7 +249,7 @@ def find_built(name):
     """A program of the tests, or None. Not a sanitized one, if there is another: they run inside.
     Other folders than the one that is tested may be in the middle of a build."""
     tested = os.environ.get("SANDBOX_BUILD", "")
-    folders = sorted(glob.glob(os.path.join(REPOSITORY, "build*")),
+    folders = sorted({*glob.glob(os.path.join(REPOSITORY, "build*")), *([tested] if tested else [])},
                      key=lambda folder: ("sanitized" in folder, folder != tested, folder))
     found = [path for folder in folders for path in glob.glob(os.path.join(folder, "tests", "*", name))]
     return found[0] if found else None

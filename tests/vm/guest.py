@@ -14,10 +14,11 @@ import time
 import xml.etree.ElementTree
 
 import kernels
+from architectures import Architecture
 
 # Nothing that costs an emulated processor time and says nothing about the sandbox.
-COMMAND_LINE = ("console=ttyS0 quiet loglevel=4 panic=-1 mitigations=off nokaslr tsc=reliable "
-                "no_timer_check cryptomgr.notests random.trust_cpu=on")
+COMMAND_LINE = ("quiet loglevel=4 panic=-1 mitigations=off nokaslr cryptomgr.notests "
+                "random.trust_cpu=on")
 
 # Grows only as the guest writes to it; gives the io controller a disk and /home a real file system.
 DISK_SIZE = 2 << 30
@@ -63,6 +64,8 @@ class Result:
 
 @dataclasses.dataclass
 class Machine:
+    architecture: Architecture
+    root: pathlib.Path
     repository: pathlib.Path
     build: pathlib.Path
     cache: pathlib.Path
@@ -110,13 +113,19 @@ class Guest:
     def write_control(self, control, jobs):
         control.mkdir()
         machine = self.machine
-        (control / "keep").write_text(f"{machine.repository}\n{machine.build}\n")
+        (control / "keep").write_text("".join(f"{path}\n" for path in self.kept()))
+        if machine.architecture.own_root:
+            (control / "shared").touch()
         (control / "sysctls").write_text("".join(f"{line}\n" for line in machine.sysctls))
         (control / "settings").write_text(
             f"{self.kernel.version}\n{machine.repository}\n{machine.build}\n")
         (control / "jobs").write_text("".join(
             f"{job.name}\0{job.user}\0{job.seconds}\0{job.command}\0" for job in jobs))
         (control / "results").touch()
+
+    def kept(self):
+        """What must be at its usual path in the guest."""
+        return self.machine.repository, self.machine.build
 
     def make_disk(self, path):
         with open(path, "wb") as file:
@@ -155,18 +164,23 @@ class Guest:
     def command(self, folder):
         machine = self.machine
         # The death signal covers the one end that no handler sees: a killed caller.
-        words = ["setpriv", "--pdeathsig", "KILL", "qemu-system-x86_64", "-M", "q35",
-                 "-accel", machine.accelerator, "-cpu", "max", "-m", str(machine.memory),
+        words = ["setpriv", "--pdeathsig", "KILL", *machine.architecture.qemu,
+                 "-accel", machine.accelerator, "-m", str(machine.memory),
                  "-smp", str(machine.processors), "-nodefaults", "-no-user-config",
                  "-display", "none", "-no-reboot", "-kernel", self.kernel.image,
-                 "-initrd", kernels.initramfs(self.kernel), "-append", COMMAND_LINE,
+                 "-initrd", kernels.initramfs(self.kernel, machine.root),
+                 "-append", f"{machine.architecture.console} {COMMAND_LINE}",
                  "-serial", f"file:{escaped(folder)}/console.log",
                  "-chardev", "stdio,id=output,signal=off", "-device", "virtio-serial-pci",
                  "-device", "virtserialport,chardev=output",
                  "-drive", f"file={escaped(folder)}/disk,format=raw,if=virtio,cache=unsafe"]
-        for tag, path, options in (("control", folder / "control", ""),
-                                   ("root", "/", ",readonly=on,multidevs=remap"),
-                                   ("modules", self.kernel.modules, ",readonly=on")):
+        shares = [("control", folder / "control", ""),
+                  ("root", machine.root, ",readonly=on,multidevs=remap"),
+                  ("modules", self.kernel.modules, ",readonly=on")]
+        if machine.architecture.own_root:
+            shares += [(f"keep{number}", path, ",readonly=on")
+                       for number, path in enumerate(self.kept())]
+        for tag, path, options in shares:
             words += ["-fsdev", f"local,id={tag},path={escaped(path)},security_model=none{options}",
                       "-device", f"virtio-9p-pci,fsdev={tag},mount_tag={tag}"]
         return words

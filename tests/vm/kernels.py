@@ -15,6 +15,8 @@ import subprocess
 import tempfile
 import time
 
+from architectures import ARCHITECTURES, apt_environment
+
 # The kernels of the lane and the Landlock version each must have. A new kernel is one line here.
 KERNELS = {
     "6.1": 2,
@@ -47,14 +49,15 @@ class Kernel:
         self.release = self.modules.name
 
 
-def prepare(version, cache, newest=False):
+def prepare(version, cache, newest=False, architecture=ARCHITECTURES["amd64"]):
     """The kernel of this version, from the cache or else (or if asked for the newest) from apt."""
     cache.mkdir(parents=True, exist_ok=True)
     with locked(cache / "lock"):
         remove_leftovers(cache)
-        kept = sorted(cache.glob(f"linux-image-{version}.*"), key=lambda path: release_key(path.name))
+        kept = sorted(cache.glob(f"linux-image-{version}.*-{architecture.debian}"),
+                      key=lambda path: release_key(path.name))
         if not kept or newest:
-            kept.append(fetch(newest_package(version), cache))
+            kept.append(fetch(newest_package(version, architecture, cache), architecture, cache))
         return Kernel(version, kept[-1])
 
 
@@ -77,14 +80,17 @@ def release_key(text):
     return [int(number) for number in re.findall(r"\d+", text)]
 
 
-def newest_package(version):
+def newest_package(version, architecture, cache):
+    environment = apt_environment(architecture, cache)
     for update_first in (False, True):
         if update_first:
-            subprocess.run([*as_root(), "apt-get", "update", "-qq"], check=False)
+            rights = [] if architecture.own_root else as_root()
+            subprocess.run([*rights, "apt-get", "update", "-qq"], env=environment, check=False)
         names = subprocess.run(["apt-cache", "pkgnames", f"linux-image-{version}."], check=True,
-                               capture_output=True, text=True).stdout.split()
+                               env=environment, capture_output=True, text=True).stdout.split()
         # The plain flavour only: the cloud one has no 9p.
-        plain = [name for name in names if re.fullmatch(r"linux-image-[\d.+-]+(deb\d+)?-amd64", name)]
+        plain = [name for name in names
+                 if re.fullmatch(rf"linux-image-[\d.+-]+(deb\d+)?-{architecture.debian}", name)]
         if plain:
             return max(plain, key=release_key)
     raise Problem(f"the package sources of this machine offer no kernel {version}: add the suite "
@@ -95,7 +101,7 @@ def as_root():
     return [] if os.geteuid() == 0 else ["sudo"]
 
 
-def fetch(package, cache):
+def fetch(package, architecture, cache):
     final = cache / package
     if final.exists():
         return final
@@ -104,7 +110,7 @@ def fetch(package, cache):
         work = pathlib.Path(name)
         # Root may download into a folder that apt's own user cannot write to.
         subprocess.run(["apt-get", "download", "-qq", "-o", "APT::Sandbox::User=root", package],
-                       cwd=work, check=True)
+                       cwd=work, env=apt_environment(architecture, cache), check=True)
         tree = work / "tree"
         subprocess.run(["dpkg-deb", "-x", next(work.glob("*.deb")), tree], check=True)
         release = next((tree / "lib/modules").iterdir())
@@ -120,8 +126,11 @@ def fetch(package, cache):
 
 
 def uncompressed(image):
-    """The ELF kernel inside a bzImage: emulated, its own unpacking takes longer than the boot."""
+    """The ELF kernel inside a bzImage: emulated, its own unpacking takes longer than the boot.
+    Debian's kernels for arm64 are not compressed."""
     data = image.read_bytes()
+    if data[0x38:0x3c] == b"ARM\x64":
+        return data
     for magic, unpack in ((b"\xfd7zXZ\0", unxz), (b"\x28\xb5\x2f\xfd", unzstd)):
         start = data.find(magic)
         while start >= 0:
@@ -142,9 +151,9 @@ def unzstd(data):
     return subprocess.run(["zstd", "-dcq"], input=data, capture_output=True, check=False).stdout
 
 
-def initramfs(kernel):
+def initramfs(kernel, root):
     """The first file system: busybox, the modules in the order they are loaded, and our init."""
-    busybox = pathlib.Path("/bin/busybox")
+    busybox = root / "bin/busybox"
     # Named after what it is made of, so that a change makes a new one.
     recipe = INIT.read_bytes() + " ".join(MODULES).encode() + str(busybox.stat().st_mtime).encode()
     final = kernel.folder / f"initramfs-{hashlib.sha256(recipe).hexdigest()[:16]}"
@@ -152,8 +161,8 @@ def initramfs(kernel):
         return final
     with tempfile.TemporaryDirectory(prefix="initramfs-", dir=kernel.folder) as name:
         tree = pathlib.Path(name, "tree")
-        for folder in ("bin", "modules", "proc", "sys", "dev", "control", "lower", "upper", "root",
-                       "keep"):
+        for folder in ("bin", "modules", "proc", "sys", "dev", "control", "lower", "lowers", "upper",
+                       "root", "keep"):
             (tree / folder).mkdir(parents=True)
         shutil.copy(busybox, tree / "bin/busybox")
         shutil.copy(INIT, tree / "init")
