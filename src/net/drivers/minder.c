@@ -277,7 +277,9 @@ static int load_all(struct driver_run *run, const char *own) {
 static int load_rules(struct driver_run *run) {
   size_t count = 0;
   _cleanup_free_ struct address *addresses = NULL;
-  (void)own_addresses(&addresses, &count);
+  int result = own_addresses(&addresses, &count);
+  if (result < 0) /* rules without them would lead to this machine */
+    return fail(run, "the machine's own addresses", strerror(-result));
   _cleanup_free_ char *own = egress_own(addresses, count);
   if (run->loaded && strcmp(own, run->loaded) == 0)
     return 0;
