@@ -103,6 +103,7 @@ int engine_clone(const struct engine_birth *birth, struct start_report *report,
                  struct engine *ret_engine, struct sb_error *error) {
   struct engine engine = ENGINE_NONE;
   engine.report = report;
+  report->failed = STEP_NONE; /* whatever became of one before it */
   if (share_memory(&engine, error) < 0)
     return -1;
   int ends[2];
