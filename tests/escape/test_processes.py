@@ -133,6 +133,27 @@ def test_kill_everything(box, victim):
     assert result.exit != 0 or result.verdict()[0] in ("DENIED", "OPEN"), result
 
 
+MAKER = {
+    "trace": ["E75", "2"], "write": ["E76.write", "2"], "steal": ["E76.pidfd", "2", "0"],
+    "root": ["E77.link", "/proc/2/root"],
+}
+
+
+@pytest.mark.skipif(bool(os.environ.get("SANDBOX_PEER")), reason="a process of ours")
+@pytest.mark.parametrize("name", MAKER)
+def test_maker(box, name):
+    """E75: who made the session's network may still be on its way out when the command begins. The
+    control is the other process that is there, which is the command's own."""
+    for _ in range(20):
+        verdict = box.run([box.attempt, *MAKER[name]]).verdict()
+        assert verdict[0] == "DENIED", verdict
+    own = [word if word not in ("2", "/proc/2/root") else word.replace("2", "$!")
+           for word in MAKER[name]]
+    words = " ".join(own)
+    control = box.run(["sh", "-c", f"sleep 5 & {box.attempt} {words}; kill -9 $!"])
+    assert "OPEN" in control.stdout, control
+
+
 @pytest.mark.parametrize("number", [9, 15, 19, 11], ids=lambda number: f"E88.{number}")
 def test_signal_to_init(box, number):
     """E88: ignored, or the sandbox ends. It does not hang, and nobody takes init's place."""
