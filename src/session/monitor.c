@@ -3,31 +3,24 @@
  * give the workload anything it does not have. */
 #include "session/monitor.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <linux/nsfs.h>
 #include <poll.h>
 #include <string.h>
-#include <sys/ioctl.h>
-#include <sys/prctl.h>
 #include <sys/random.h>
-#include <sys/signalfd.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "core/cleanup.h"
 #include "core/json.h"
-#include "doctor/doctor.h"
 #include "session/events.h"
 #include "session/limiting.h"
+#include "session/messages.h"
+#include "session/signals.h"
 
 #define LAST_DISK_BUDGET_NS (100ull * 1000 * 1000)
 #define LIFELINE_GRACE_NS   (2ull * 1000 * 1000 * 1000)
 #define LENT_TERMINAL_NS    (200ull * 1000 * 1000)
 #define GATE_LOOK_NS        (100ull * 1000 * 1000)
-#define EARLY_SIGNAL_NS     (1000ull * 1000 * 1000)
 
 uint64_t monotonic_ns(void) {
   struct timespec now;
@@ -60,268 +53,6 @@ void monitor_notify(struct monitor *monitor, const struct session_notice *notice
     monitor->request->listener(monitor->request->listener_context, notice);
 }
 
-/* ---- signals ---- */
-
-/* What reaches us goes on to the workload: terminal signals to its whole group, as a terminal
- * would do it, the rest to its first process. */
-static const struct {
-  int signal;
-  enum message_kind kind;
-} forwarded[] = {
-    {SIGINT, MESSAGE_SIGNAL_GROUP}, {SIGQUIT, MESSAGE_SIGNAL_GROUP}, {SIGTERM, MESSAGE_SIGNAL},
-    {SIGHUP, MESSAGE_SIGNAL},       {SIGUSR1, MESSAGE_SIGNAL},       {SIGUSR2, MESSAGE_SIGNAL},
-};
-
-static int take_signals(struct monitor *monitor, struct sb_error *error) {
-  sigset_t ours;
-  sigemptyset(&ours);
-  for (size_t i = 0; i < ARRAY_SIZE(forwarded); i++)
-    sigaddset(&ours, forwarded[i].signal);
-  sigaddset(&ours, SIGWINCH);
-  sigaddset(&ours, SIGTSTP);
-  sigaddset(&ours, SIGCONT);
-  monitor->signals = signalfd(-1, &ours, SFD_CLOEXEC | SFD_NONBLOCK);
-  if (monitor->signals < 0)
-    return sb_fail_errno(error, "creating a signalfd");
-  sigaddset(&ours, SIGPIPE); /* a closed stdout is an error code to us, not our end */
-  sigaddset(&ours, SIGXFSZ); /* so is a file of ours that may not grow */
-  sigaddset(&ours, SIGTTOU); /* restoring the terminal must not stop us */
-  sigprocmask(SIG_BLOCK, &ours, &monitor->original_mask);
-  return 0;
-}
-
-/* A reader that left, of the output or of the status lines, has raised SIGPIPE meanwhile. */
-static void forget_failed_writes(void) {
-  sigset_t pipes;
-  sigemptyset(&pipes);
-  sigaddset(&pipes, SIGPIPE);
-  sigaddset(&pipes, SIGXFSZ);
-  while (sigtimedwait(&pipes, NULL, &(struct timespec){0}) > 0)
-    ;
-}
-
-static void give_signals_back(struct monitor *monitor) {
-  close(monitor->signals);
-  forget_failed_writes();
-  sigprocmask(SIG_SETMASK, &monitor->original_mask, NULL);
-}
-
-/* Stops our own job as Ctrl-Z does, until the user brings it back with fg or bg. Without a terminal
- * nobody pressed it: a workload that stops itself must not stop its own time limit, nor the program
- * that started us and shares our process group. */
-static void stop_with_workload(struct monitor *monitor) {
-  if (!monitor->terminal.any && !monitor->stop_asked)
-    return;
-  monitor->stop_asked = false;
-  terminal_restore(&monitor->terminal);
-  sigset_t stop;
-  sigemptyset(&stop);
-  sigaddset(&stop, SIGTSTP);
-  kill(0, SIGTSTP);
-  sigprocmask(SIG_UNBLOCK, &stop, NULL); /* we stop here */
-  sigprocmask(SIG_BLOCK, &stop, NULL);
-  terminal_set_raw(&monitor->terminal);
-  terminal_resize(&monitor->terminal);
-  supervision_redraw(monitor);
-  engine_send(&monitor->engine, MESSAGE_CONTINUE, 0);
-}
-
-static void abandon(struct monitor *monitor, int signal) {
-  monitor->over = true;
-  monitor->abandoned = signal;
-}
-
-/* The workload may run already and only the news of it be on its way, so the first signal waits for
- * it, for a while. A second one means it. */
-static void keep_early_signal(struct monitor *monitor, int signal) {
-  if (monitor->early)
-    abandon(monitor, signal);
-  monitor->early = signal;
-  monitor->early_until_ns = monotonic_ns() + EARLY_SIGNAL_NS;
-}
-
-static void handle_signal(struct monitor *monitor, int signal) {
-  bool ends = signal != SIGWINCH && signal != SIGCONT && signal != SIGTSTP;
-  /* Also before the news of the start is here: nobody sends this one again. */
-  if (signal == SIGWINCH) {
-    terminal_resize(&monitor->terminal);
-    supervision_redraw(monitor);
-    return;
-  }
-  if (!monitor->result->started || monitor->request->idle) {
-    if (ends && monitor->request->idle)
-      abandon(monitor, signal);
-    else if (ends)
-      keep_early_signal(monitor, signal);
-    return;
-  }
-  for (size_t i = 0; i < ARRAY_SIZE(forwarded); i++) {
-    if (forwarded[i].signal == signal)
-      engine_send(&monitor->engine, forwarded[i].kind, signal);
-  }
-  /* SIGSTOP, because the workload's group may be an orphan, which ignores SIGTSTP; init tells us
-   * that it stopped, and then we stop, too. */
-  if (signal == SIGTSTP) {
-    monitor->stop_asked = true;
-    engine_send(&monitor->engine, MESSAGE_SIGNAL_GROUP, SIGSTOP);
-  }
-}
-
-static void read_signals(struct monitor *monitor) {
-  struct signalfd_siginfo info;
-  while (read(monitor->signals, &info, sizeof info) == sizeof info)
-    handle_signal(monitor, (int)info.ssi_signo);
-}
-
-/* ---- messages of the session's init ---- */
-
-static void warn(struct monitor *monitor, const char *text) {
-  monitor_notify(monitor, &(struct session_notice){.event = SESSION_WARNING, .text = text});
-}
-
-void monitor_warn(struct monitor *monitor, const char *text) {
-  if (monitor->terminal.raw)
-    strv_add(&monitor->unsaid, text);
-  else
-    warn(monitor, text);
-}
-
-/* Says aloud what the kernel refused, before the workload can print anything. */
-static void announce(struct monitor *monitor) {
-  const struct start_report *report = monitor->request->report;
-  if (monitor->announced)
-    return;
-  monitor->announced = true;
-  if (report->weaker_proc)
-    warn(monitor, "weaker nested mode: this container does not allow a /proc of our own; process "
-                  "names outside are visible, Landlock keeps them closed");
-  if (report->weaker_sysfs)
-    warn(monitor, "weaker nested mode: /sys is the container's, read-only");
-  if (report->weaker_sockets)
-    warn(
-        monitor,
-        "weaker mode: connect(2) cannot be watched here (a sandbox around this one, ptrace "
-        "forbidden, or Linux before 5.6); sockets of programs outside that start later can be reached");
-}
-
-static void on_terminal(struct monitor *monitor, int master) {
-  announce(monitor);
-  terminal_connect(&monitor->terminal, master);
-  engine_send(&monitor->engine, MESSAGE_GO, 0);
-}
-
-static void on_started(struct monitor *monitor, pid_t command, int *folders_inside) {
-  announce(monitor);
-  monitor->result->started = true;
-  limiting_start(monitor, folders_inside);
-  if (monitor->request->ready_fd >= 0) {
-    (void)file_write_all(monitor->request->ready_fd, "\n", 1);
-    close(monitor->request->ready_fd);
-  }
-  log_write(monitor->request->log, LOG_INFO, "started",
-            (double)(monotonic_ns() - monitor->started_ns) / 1e3,
-            json_pack("{s:i, s:i}", "init", (int)monitor->engine.init, "command", (int)command));
-  monitor_notify(monitor, &(struct session_notice){.event = SESSION_STARTED,
-                                                   .init = monitor->engine.init,
-                                                   .command = command});
-  if (monitor->early)
-    handle_signal(monitor, monitor->early);
-}
-
-static void on_publish(struct monitor *monitor, const int *fds) {
-  _cleanup_error_ struct sb_error error = {0};
-  if (publisher_start(&monitor->publisher, fds[0], fds[1], &error) < 0)
-    monitor_warn(monitor, error.message); /* the ports stay closed */
-}
-
-static void on_gate(struct monitor *monitor, int *fds) {
-  _cleanup_error_ struct sb_error error = {0};
-  struct gate_config config = {
-      .plan = monitor->request->plan,
-      .policy = monitor->request->policy,
-      .decisions = monitor->supervision.decisions,
-      .trigger = fds[0],
-      .mount_ns = fds[1],
-      .user_ns = ioctl(fds[1], NS_GET_USERNS),
-      .pid_ns = -1,
-      .whole = fds[3],
-      .root = -1,
-      .announced = &monitor->request->report->announced,
-      .services = {.prepare = upkeep_prepare,
-                   .granted = upkeep_granted,
-                   .taken = upkeep_taken,
-                   .held = upkeep_held,
-                   .context = monitor},
-  };
-  *(config.plan->gate == GATE_NOTIFY ? &config.root : &config.pid_ns) = fds[2];
-  memset(fds, -1, FD_PASS_LIMIT * sizeof *fds);
-  /* Without it nothing of the session could go on; without its namespaces nothing could be granted.
-   */
-  if (config.user_ns < 0 || gate_new(&config, &monitor->gate, &error) < 0)
-    monitor->over = true;
-}
-
-static void handle_message(struct monitor *monitor, const struct message *message, int *fds) {
-  switch ((enum message_kind)message->kind) {
-  case MESSAGE_TERMINAL:
-    on_terminal(monitor, fds[0]);
-    fds[0] = -1;
-    return;
-  case MESSAGE_NETWORK:
-    network_sockets(monitor, message, fds);
-    return;
-  case MESSAGE_DRIVER:
-    driven_start(monitor, fds);
-    return;
-  case MESSAGE_PUBLISH:
-    on_publish(monitor, fds);
-    return;
-  case MESSAGE_GATE:
-    on_gate(monitor, fds);
-    return;
-  case MESSAGE_CONNECTS:
-    monitor->connects.listener = fds[0];
-    fds[0] = -1;
-    return;
-  case MESSAGE_STARTED:
-    on_started(monitor, message->value, fds);
-    upkeep_schedule(monitor);
-    return;
-  case MESSAGE_STOPPED:
-    stop_with_workload(monitor);
-    return;
-  case MESSAGE_EXEC_TERMINAL:
-  case MESSAGE_EXEC_STARTED:
-  case MESSAGE_EXEC_EXITED:
-    execs_message(&monitor->execs, &monitor->engine, message, fds);
-    return;
-  case MESSAGE_EXITED:
-    if (!monitor->result->started)
-      on_started(monitor, monitor->request->report->command, (int[]){-1, -1});
-    monitor->over = true;
-    return;
-  default:
-    monitor->over = true; /* not of this protocol: end rather than guess */
-  }
-}
-
-static void read_message(struct monitor *monitor) {
-  struct message message = {0};
-  int fds[FD_PASS_LIMIT];
-  ssize_t got = fd_receive(monitor->engine.channel, fds, &message, sizeof message);
-  if (got == -EAGAIN)
-    return;
-  if (got != sizeof message) {
-    monitor->over = true;
-    return;
-  }
-  handle_message(monitor, &message, fds);
-  for (size_t i = 0; i < FD_PASS_LIMIT; i++) {
-    if (fds[i] >= 0)
-      close(fds[i]);
-  }
-}
-
 /* ---- time ---- */
 
 /* An idle session has no command of its own whose end would be the session's. */
@@ -349,7 +80,7 @@ void monitor_terminate(struct monitor *monitor, uint64_t grace_ns) {
 
 static void check_time(struct monitor *monitor, uint64_t now) {
   if (monitor->early && !monitor->result->started && now >= monitor->early_until_ns)
-    abandon(monitor, monitor->early);
+    signals_abandon(monitor, monitor->early);
   enum deadline_action action = deadline_step(&monitor->deadline, now);
   if (action == DEADLINE_TERM) {
     monitor->timed_out = true;
@@ -435,9 +166,9 @@ static void look_once(struct monitor *monitor) {
   capture_read(&monitor->capture, watched + WATCH_CAPTURE);
   gate_serve(monitor->gate, watched + WATCH_GATE);
   if (watched[WATCH_SIGNALS].revents)
-    read_signals(monitor);
+    signals_read(monitor);
   if (watched[WATCH_CHANNEL].revents)
-    read_message(monitor);
+    messages_read(monitor);
   if (watched[WATCH_NETWORK].revents)
     network_read(monitor);
   if (watched[WATCH_DRIVER].revents)
@@ -452,129 +183,6 @@ static void look_once(struct monitor *monitor) {
   check_time(monitor, now);
   limiting_look(monitor, now);
   end_if_deserted(monitor);
-}
-
-static void client_gone(void *context, struct client *client) {
-  struct monitor *monitor = context;
-  execs_client_gone(&monitor->execs, &monitor->engine, client);
-  supervision_client_gone(monitor, client);
-}
-
-const struct strv *session_command(const struct session_request *request) {
-  return request->command ? request->command : &request->plan->arguments;
-}
-
-static json_t *session_state(const struct session_request *request) {
-  json_t *state = registry_state(&(struct registry_subject){
-      .host = request->host,
-      .session_id = request->session_id,
-      .mode = request->mode,
-      .backend = request->backend ? request->backend : "native",
-      .command = request->idle ? NULL : session_command(request),
-  });
-  json_object_set_new(state, "outside_files",
-                      json_boolean(plan_holds_outside_files(request->plan)));
-  return state;
-}
-
-static int register_session(struct monitor *monitor, struct sb_error *error) {
-  const struct session_request *request = monitor->request;
-  json_t *state = session_state(request);
-  int result =
-      registry_add(request->host, request->session_id, state, &monitor->registration, error);
-  json_decref(state);
-  if (result == 0)
-    result = control_open(monitor->registration.folder, monitor_commands, monitor, client_gone,
-                          &monitor->control, error);
-  return result < 0 ? -1 : registry_publish(&monitor->registration, error);
-}
-
-static int open_capture(struct monitor *monitor, int descriptors[3], struct sb_error *error) {
-  if (!monitor->request->capture)
-    return 0;
-  int result = capture_open(&monitor->capture, monitor->request->capture_limit);
-  if (result < 0)
-    return sb_fail(error, SB_CODE_SYSTEM, -result, "making pipes for the output");
-  descriptors[1] = monitor->capture.streams[0].writer;
-  descriptors[2] = monitor->capture.streams[1].writer;
-  return 0;
-}
-
-/* The kernel's errno alone ("No space left on device") explains nothing. */
-static int explain_refusal(struct sb_error *error) {
-  return error->code == SB_CODE_UNSUPPORTED ? doctor_explain_userns(error) : -1;
-}
-
-/* The process that was started ahead does, if nothing is special about its birth. */
-static int clone_init(struct monitor *monitor, const struct engine_birth *birth,
-                      struct sb_error *error) {
-  struct engine *ahead = monitor->request->ahead;
-  bool there = ahead && ahead->init > 0;
-  if (there && monitor->limits.hierarchy_count == 0 && !monitor->request->capture) {
-    monitor->engine = *ahead;
-    *ahead = ENGINE_NONE;
-    return 0;
-  }
-  if (there)
-    engine_destroy(ahead, NULL);
-  return engine_clone(birth, monitor->request->report, &monitor->engine, error);
-}
-
-static int begin(struct monitor *monitor, struct sb_error *error) {
-  const struct session_request *request = monitor->request;
-  struct engine_birth birth = {
-      .limits = &monitor->limits,
-      .descriptors = {-1, -1, -1},
-      .title = request->title,
-      .title_size = request->title_size,
-  };
-  struct engine_input input = {
-      .base = request->plan,
-      .rlimits = &monitor->limits.rlimits,
-      .original_mask = monitor->original_mask,
-      .idle = request->idle,
-      /* Limits count from then on, and what waits for an answer should not wait for us. */
-      .tell_at_once =
-          request->idle || !limit_set_is_empty(request->limits) || request->plan->gate != GATE_NONE,
-  };
-  memcpy(input.terminal, monitor->terminal.used, sizeof input.terminal);
-  if (limiting_begin(monitor, error) < 0 || open_capture(monitor, birth.descriptors, error) < 0)
-    return -1;
-  if (clone_init(monitor, &birth, error) < 0 ||
-      engine_map_identity(&monitor->engine, &input, error) < 0)
-    return explain_refusal(error);
-  return 0;
-}
-
-static int start(struct monitor *monitor, struct sb_error *error) {
-  const struct session_request *request = monitor->request;
-  if (begin(monitor, error) < 0)
-    return -1;
-  capture_close_writers(&monitor->capture);
-  prctl(PR_SET_DUMPABLE, 0); /* nobody attaches to us from now on */
-  placeholders_recover(request->host);
-  if (request->compile(request->compile_context, error) < 0 ||
-      publisher_listen(&monitor->publisher, &request->plan->publish, error) < 0)
-    return -1;
-  report_phase(request->report, PHASE_PLANNED);
-  /* All this while the child makes its namespaces and the base; the snapshot before our
-   * placeholders are in the project. */
-  if (request->watched->count > 0)
-    monitor->snapshot = changes_snapshot_begin(request->watched->items, request->watched->count,
-                                               &changes_default_limits);
-  if (events_start(monitor, error) < 0 ||
-      placeholders_create(&monitor->placeholders, request->plan, request->host, request->session_id,
-                          error) < 0)
-    return -1;
-  report_phase(request->report, PHASE_PLACEHOLDERS);
-  if (engine_go(&monitor->engine, request->plan, error) < 0)
-    return -1;
-  /* While the child mounts the places. */
-  if (register_session(monitor, error) < 0 || supervision_start(monitor, error) < 0 ||
-      engine_ready(&monitor->engine, error) < 0)
-    return -1;
-  registry_sweep(request->host); /* what the killed have left, while the command starts */
-  return 0;
 }
 
 static int exit_code_of(int status) {
@@ -594,7 +202,7 @@ static int conclude(struct monitor *monitor, struct sb_error *error) {
   if (report->failed != STEP_NONE) {
     engine_explain(&monitor->engine, &result->exit_code, error);
     /* AppArmor lets a user namespace be made, but not used. */
-    return report->failed == STEP_NAMESPACES ? explain_refusal(error) : -1;
+    return report->failed == STEP_NAMESPACES ? monitor_explain_refusal(error) : -1;
   }
   if (monitor->network.driven.failed)
     return driven_explain(monitor, error);
@@ -664,9 +272,9 @@ int session_run(const struct session_request *request, struct session_result *re
       .execs = {.log = request->log},
       .started_ns = monotonic_ns(),
   };
-  if (take_signals(&monitor, error) < 0)
+  if (signals_take(&monitor, error) < 0)
     return -1;
-  int result = start(&monitor, error);
+  int result = monitor_start(&monitor, error);
   while (result == 0 && !monitor.over)
     look_once(&monitor);
   struct engine ended = monitor.engine; /* engine_destroy forgets the plan and the report */
@@ -686,6 +294,6 @@ int session_run(const struct session_request *request, struct session_result *re
   log_write(request->log, LOG_INFO, "exited", ret_result->wall_seconds * 1e6,
             json_pack("{s:i}", "exit", ret_result->exit_code));
   monitor_notify(&monitor, &(struct session_notice){.event = SESSION_EXITED, .result = ret_result});
-  give_signals_back(&monitor);
+  signals_give_back(&monitor);
   return result;
 }

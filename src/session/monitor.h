@@ -57,6 +57,12 @@ struct monitor {
 /* The commands of the control socket; ends with a NULL name. */
 extern const struct control_command monitor_commands[];
 
+/* In monitor-start.c: brings the session to where its command may start. */
+int monitor_start(struct monitor *monitor, struct sb_error *error);
+
+/* Says what on this machine refuses user namespaces, if that is the error. Returns -1. */
+int monitor_explain_refusal(struct sb_error *error);
+
 /* Ends the session: the workload is told, and killed after the grace. */
 void monitor_terminate(struct monitor *monitor, uint64_t grace_ns);
 
