@@ -210,7 +210,9 @@ static int prepare(struct init *init) {
       namespaces_join(&init->namespaces, init->report) < 0)
     return -1;
   report_phase(init->report, PHASE_NAMESPACES);
-  if (view_finish(&init->view) < 0 || namespaces_finish(&init->namespaces, init->report) < 0)
+  /* Where processes are limited or counted there is none but ours. */
+  if (view_finish(&init->view) < 0 ||
+      namespaces_finish(&init->namespaces, init->input->tell_at_once, init->report) < 0)
     return -1;
   report_phase(init->report, PHASE_VIEW);
   await(init, MESSAGE_READY);

@@ -13,6 +13,7 @@
 #include <sys/mount.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "core/cleanup.h"
@@ -170,8 +171,11 @@ static int wait_until_left(struct namespaces *namespaces) {
   return 0;
 }
 
-int namespaces_finish(struct namespaces *namespaces, struct start_report *report) {
+int namespaces_finish(struct namespaces *namespaces, bool wholly, struct start_report *report) {
   int result = wait_until_left(namespaces);
+  while (wholly && namespaces->maker > 0 && waitpid(namespaces->maker, NULL, 0) < 0 &&
+         errno == EINTR)
+    ;
   if (namespaces->maker > 0)
     let_go(namespaces);
   return result < 0 ? report_failure(report, namespaces->failed, -namespaces->errnum) : 0;

@@ -32,5 +32,5 @@ int namespaces_leave_root(struct namespaces *namespaces, struct start_report *re
 int namespaces_join(struct namespaces *namespaces, struct start_report *report);
 
 /* Waits until nothing of the old root is in reach. The maker ends soon after, as a child of the
- * caller's. */
-int namespaces_finish(struct namespaces *namespaces, struct start_report *report);
+ * caller's; `wholly`: it has ended then. */
+int namespaces_finish(struct namespaces *namespaces, bool wholly, struct start_report *report);
