@@ -7,7 +7,6 @@
  * is stacked there stays when the old root goes, and "/.." leads to it. */
 #include "engine/view.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -23,8 +22,8 @@
 #include "core/cleanup.h"
 #include "core/file.h"
 #include "core/path.h"
-#include "engine/channel.h"
 #include "engine/mounts.h"
+#include "engine/view-private.h"
 
 #define MASKS "mask" /* their folder in the private tmpfs; the plan's names begin with it */
 
@@ -39,21 +38,11 @@ static int open_inside(int root, const char *path, unsigned flags) {
   return fd < 0 ? -errno : fd;
 }
 
-/* A name of the gate's, put into the root with all that is below it. */
-static int show_gated(struct view *view, const char *name, bool folder) {
-  _cleanup_close_ int tree = mounts_clone(view->gate, name, AT_SYMLINK_NOFOLLOW);
-  if (tree < 0)
-    return tree;
-  if ((folder ? mkdirat(view->root, name, 0755) : mknodat(view->root, name, S_IFREG, 0)) < 0)
-    return errno == EEXIST ? 0 : -errno;
-  return move_mount(tree, "", view->root, name, MOVE_MOUNT_F_EMPTY_PATH) < 0 ? -errno : 0;
-}
-
 /* One step of the way: what lies between the root and a mount point is the gate's, if there is one
  * that serves files. */
 static int make_step(struct view *view, int parent, const char *name, bool last, bool folder) {
   if (!last && view->gate >= 0)
-    return show_gated(view, name, true);
+    return view_show_gated(view, name, true);
   int result = last && !folder ? mknodat(parent, name, S_IFREG, 0) : mkdirat(parent, name, 0755);
   return result < 0 && errno != EEXIST ? -errno : 0;
 }
@@ -248,8 +237,7 @@ static int attach_somewhere(struct view *view, int mount) {
   return result;
 }
 
-/* Takes the tree over as the new root, inside the private tmpfs, which is attached for it. */
-static int become_root(struct view *view, int *tree) {
+int view_become_root(struct view *view, int *tree) {
   int result = attach_somewhere(view, view->private);
   if (result < 0)
     return result;
@@ -270,17 +258,13 @@ static int apply_root(struct view *view, const struct operation *operation) {
   int result =
       mounts_set(tree, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, AT_RECURSIVE);
   /* Attached only now, or the copy of the tree would hold a copy of the private tmpfs. */
-  return result < 0 ? result : become_root(view, &tree);
+  return result < 0 ? result : view_become_root(view, &tree);
 }
 
 /* ---- new file systems ---- */
 
-struct fs_option {
-  const char *key, *value; /* value NULL: a flag; key NULL: not set */
-};
-
-static int new_filesystem(const char *type, const struct fs_option *options, size_t count,
-                          unsigned attributes) {
+int view_new_filesystem(const char *type, const struct fs_option *options, size_t count,
+                        unsigned attributes) {
   _cleanup_close_ int context = fsopen(type, FSOPEN_CLOEXEC);
   if (context < 0)
     return -errno;
@@ -297,144 +281,8 @@ static int new_filesystem(const char *type, const struct fs_option *options, siz
   return mount < 0 ? -errno : mount;
 }
 
-static void close_namespaces(struct view *view) {
-  for (size_t i = 0; i < ARRAY_SIZE(view->namespaces); i++) {
-    if (view->namespaces[i] >= 0)
-      close(view->namespaces[i]);
-    view->namespaces[i] = -1;
-  }
-}
-
-static int open_namespaces(struct view *view) {
-  static const char *const names[] = {"/proc/self/ns/mnt", "/proc/self/ns/pid"};
-  for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
-    view->namespaces[i] = open(names[i], O_RDONLY | O_CLOEXEC);
-    if (view->namespaces[i] < 0)
-      return -errno;
-  }
-  return 0;
-}
-
-/* The monitor serves the gate, and the broker makes mounts in our namespaces later. */
-static int hand_over_gate(struct view *view, const int *fds, size_t count) {
-  struct message message = {.kind = MESSAGE_GATE};
-  int result = fd_send(view->channel, fds, count, &message, sizeof message);
-  close_namespaces(view);
-  return result;
-}
-
-int view_hand_over_listener(struct view *view, int listener) {
-  _cleanup_close_ int owned = listener; /* no copy may stay: its death is how the end shows */
-  const int fds[] = {owned, view->namespaces[0], view->entered};
-  int result = hand_over_gate(view, fds, ARRAY_SIZE(fds));
-  close(steal_fd(&view->entered));
-  return result;
-}
-
-/* An empty root: what is not mounted in it does not exist for the kernel, whatever the supervisor
- * says. It becomes read-only when all mount points are made. The limits only stop a flood of names
- * of folders and links that are repeated here when somebody asks for them. */
-static int apply_empty_root(struct view *view) {
-  static const struct fs_option options[] = {
-      {"mode", "0755"}, {"size", "16m"}, {"nr_inodes", "65536"}};
-  _cleanup_close_ int mount =
-      new_filesystem("tmpfs", options, ARRAY_SIZE(options),
-                     MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC);
-  return mount < 0 ? mount : become_root(view, &mount);
-}
-
 static int apply_link(struct view *view, const struct operation *operation) {
   return symlinkat(operation->source, view->root, operation->path + 1) < 0 ? -errno : 0;
-}
-
-/* The device must be opened here: the kernel wants it from the user namespace that mounts. */
-static int mount_fuse(int *ret_device) {
-  char number[16], user[16], group[16];
-  _cleanup_close_ int device = open("/dev/fuse", O_RDWR | O_NONBLOCK | O_CLOEXEC);
-  if (device < 0)
-    return -errno;
-  snprintf(number, sizeof number, "%d", device);
-  snprintf(user, sizeof user, "%u", (unsigned)geteuid());
-  snprintf(group, sizeof group, "%u", (unsigned)getegid());
-  const struct fs_option options[] = {{"fd", number},
-                                      {"rootmode", "40000"},
-                                      {"user_id", user},
-                                      {"group_id", group},
-                                      {"allow_other", NULL}};
-  int mount =
-      new_filesystem("fuse", options, ARRAY_SIZE(options), MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
-  if (mount >= 0)
-    *ret_device = steal_fd(&device);
-  return mount;
-}
-
-/* Beside the root and never in it: only parts of it are shown there. The kernel clones attached
- * mounts alone. */
-static int keep_gate(struct view *view, int *mount) {
-  if (mkdirat(view->private, "gate", 0700) < 0)
-    return -errno;
-  _cleanup_close_ int target = openat(view->private, "gate", O_PATH | O_DIRECTORY | O_CLOEXEC);
-  int result = target < 0 ? -errno : mounts_attach(*mount, target);
-  if (result == 0)
-    view->gate = steal_fd(mount);
-  return result;
-}
-
-/* With a copy of the whole, which is attached nowhere: the broker takes from it what the host adds
- * to its root later. */
-static int hand_over_fuse(struct view *view, int device) {
-  _cleanup_close_ int whole = mounts_clone(view->gate, "", 0);
-  const int fds[] = {device, view->namespaces[0], view->namespaces[1], whole};
-  return whole < 0 ? whole : hand_over_gate(view, fds, ARRAY_SIZE(fds));
-}
-
-/* The root is a tmpfs in either case, for the kernel passes through it on every path, and one that
- * is served costs as much as the filter of system calls. */
-static int apply_gate(struct view *view, const struct operation *operation) {
-  (void)operation;
-  int result = open_namespaces(view);
-  if (result < 0 || view->plan->gate == GATE_NOTIFY)
-    return result < 0 ? result : apply_empty_root(view);
-  _cleanup_close_ int device = -1;
-  _cleanup_close_ int mount = mount_fuse(&device);
-  result = mount < 0 ? mount : apply_empty_root(view);
-  if (result == 0)
-    result = keep_gate(view, &mount);
-  return result < 0 ? result : hand_over_fuse(view, device);
-}
-
-/* A name that the gate refuses to show is there, and closed. */
-static int show_name(struct view *view, const char *name, unsigned char type) {
-  bool folder = type == DT_DIR;
-  if (faccessat(view->root, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
-    return 0;
-  int result = show_gated(view, name, folder);
-  if (result != -EACCES)
-    return result == -ENOENT ? 0 : result;
-  result = folder ? mkdirat(view->root, name, 0) : mknodat(view->root, name, S_IFREG, 0);
-  return result < 0 ? -errno : 0;
-}
-
-/* Whatever else is in the host's root, by the gate. Reading its names also makes the kernel know
- * them, so that the gate is not asked for each. */
-static int show_rest(struct view *view) {
-  _Alignas(struct dirent64) char buffer[8192];
-  _cleanup_close_ int fd = openat(view->gate, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd < 0)
-    return -errno;
-  for (ssize_t got; (got = getdents64(fd, buffer, sizeof buffer)) != 0;) {
-    if (got < 0)
-      return -errno;
-    for (ssize_t at = 0; at < got;) {
-      const struct dirent64 *entry = (const struct dirent64 *)(buffer + at);
-      bool dots = strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0;
-      int result = dots ? 0 : show_name(view, entry->d_name, entry->d_type);
-      if (result < 0)
-        return result;
-      at += entry->d_reclen;
-    }
-  }
-  return 0;
 }
 
 static int apply_devpts(struct view *view, const struct operation *operation) {
@@ -443,8 +291,8 @@ static int apply_devpts(struct view *view, const struct operation *operation) {
     return kept;
   static const struct fs_option options[] = {
       {"newinstance", NULL}, {"ptmxmode", "0666"}, {"mode", "0620"}};
-  _cleanup_close_ int mount =
-      new_filesystem("devpts", options, ARRAY_SIZE(options), MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC);
+  _cleanup_close_ int mount = view_new_filesystem("devpts", options, ARRAY_SIZE(options),
+                                                  MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC);
   return mount < 0 ? mount : place(view, mount, operation);
 }
 
@@ -452,7 +300,7 @@ static int apply_devpts(struct view *view, const struct operation *operation) {
  * what it would show would be more than is visible now. Then the outer one stays, read-only. */
 static int place_or_keep_outer(struct view *view, const struct operation *operation,
                                const char *type, unsigned attributes, volatile bool *ret_weaker) {
-  _cleanup_close_ int mount = new_filesystem(type, NULL, 0, attributes);
+  _cleanup_close_ int mount = view_new_filesystem(type, NULL, 0, attributes);
   if (mount == -EPERM) {
     *ret_weaker = true;
     /* In an empty root there is none that could stay. */
@@ -493,8 +341,8 @@ static int apply_overlay(struct view *view, const struct operation *operation) {
   snprintf(work, sizeof work, "/proc/self/fd/%d/work", upper_fd);
   const struct fs_option options[] = {
       {"lowerdir", lower}, {"upperdir", upper}, {"workdir", work}, {"userxattr", NULL}};
-  _cleanup_close_ int mount =
-      new_filesystem("overlay", options, ARRAY_SIZE(options), MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
+  _cleanup_close_ int mount = view_new_filesystem("overlay", options, ARRAY_SIZE(options),
+                                                  MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
   return mount < 0 ? mount : place(view, mount, operation);
 }
 
@@ -511,7 +359,7 @@ static int (*const appliers[OPERATION_COUNT])(struct view *, const struct operat
     [OPERATION_PRIVATE_FILE] = apply_private_file,
     [OPERATION_PRIVATE_LINK] = apply_private_link,
     [OPERATION_ROOT] = apply_root,
-    [OPERATION_GATE] = apply_gate,
+    [OPERATION_GATE] = view_apply_gate,
     [OPERATION_LINK] = apply_link,
     [OPERATION_PRIVATE] = apply_private,
     [OPERATION_PRIVATE_SEALED] = apply_private_sealed,
@@ -574,8 +422,8 @@ static int create_private(struct view *view) {
       {view->plan->private_size_bytes ? "size" : NULL, size},
       {view->plan->private_inodes ? "nr_inodes" : NULL, inodes},
   };
-  int mount =
-      new_filesystem("tmpfs", options, ARRAY_SIZE(options), MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
+  int mount = view_new_filesystem("tmpfs", options, ARRAY_SIZE(options),
+                                  MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
   if (mount < 0)
     return report_failure(view->report, STEP_PRIVATE, mount);
   view->private = mount;
@@ -611,7 +459,7 @@ int view_begin(struct view *view, const struct plan *base, struct start_report *
 }
 
 static int seal_empty_root(struct view *view) {
-  int result = view->gate >= 0 ? show_rest(view) : 0;
+  int result = view->gate >= 0 ? view_show_rest(view) : 0;
   if (result == 0)
     result = mounts_set(view->root, MOUNT_ATTR_RDONLY, 0);
   if (result == 0 && view->gate < 0) {
