@@ -18,7 +18,7 @@ ROOT_PACKAGES = (
     "base-files base-passwd bash coreutils dash debianutils diffutils e2fsprogs file findutils gawk "
     "grep gzip hostname iproute2 iputils-ping kmod less libc-bin login mount ncurses-base passwd "
     "perl-base procps psmisc sed tar util-linux busybox-static "
-    "curl bind9-dnsutils git nftables openssl passt slirp4netns strace gdb "
+    "bind9-dnsutils bubblewrap curl gcc gdb git nftables openssl passt slirp4netns strace "
     "python3 python3-pytest python3-pexpect "
     "libc6-dev libc-ares-dev libcmocka-dev libfuse3-dev libjansson-dev libseccomp-dev libyaml-dev"
 ).split()
@@ -100,11 +100,14 @@ def unpack(packages, tree):
 
 def complete(tree):
     """What the packages' own scripts would have made, as far as a test misses it."""
+    for name in ("media", "mnt", "opt", "srv"):
+        (tree / name).mkdir(exist_ok=True)
     for name in ("passwd", "group"):
         (tree / "etc" / name).write_bytes((tree / f"usr/share/base-passwd/{name}.master").read_bytes())
     (tree / "etc/resolv.conf").touch()
     (tree / "etc/hosts").write_text("127.0.0.1 localhost\n::1 localhost\n")
-    (tree / "usr/bin/awk").symlink_to("gawk")
+    for name, program in (("awk", "gawk"), ("cc", "gcc")):
+        (tree / "usr/bin" / name).symlink_to(program)
     # A cross linker that looks into this tree from outside must stay in it.
     for link in (tree / "usr/lib").glob("*-linux-gnu/*"):
         if link.is_symlink() and os.readlink(link).startswith("/"):
