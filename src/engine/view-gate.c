@@ -65,7 +65,7 @@ static int apply_empty_root(struct view *view) {
       {"mode", "0755"}, {"size", "16m"}, {"nr_inodes", "65536"}};
   _cleanup_close_ int mount =
       view_new_filesystem("tmpfs", options, ARRAY_SIZE(options),
-                     MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC);
+                          MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC);
   return mount < 0 ? mount : view_become_root(view, &mount);
 }
 
@@ -83,8 +83,8 @@ static int mount_fuse(int *ret_device) {
                                       {"user_id", user},
                                       {"group_id", group},
                                       {"allow_other", NULL}};
-  int mount =
-      view_new_filesystem("fuse", options, ARRAY_SIZE(options), MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
+  int mount = view_new_filesystem("fuse", options, ARRAY_SIZE(options),
+                                  MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
   if (mount >= 0)
     *ret_device = steal_fd(&device);
   return mount;
