@@ -424,12 +424,17 @@ static void hand_over_connects(struct init *init) {
   init->connects = -1;
 }
 
-/* The end of a command says that it was started: one that ends at once wakes the monitor once. */
+/* The end of a command says that it was started: one that ends at once wakes the monitor once. Two
+ * ends are waited for, the maker's and the command's, and no more: a command that leaves us dead
+ * processes all the time must not keep us from the monitor. */
 static void await_quick_end(struct init *init) {
   struct pollfd watched[] = {{.fd = init->child_signals, .events = POLLIN},
                              {.fd = init->connects, .events = POLLIN}};
-  while (poll(watched, ARRAY_SIZE(watched), AT_ONCE_MS) > 0 && !watched[1].revents)
+  for (int i = 0; i < 2; i++) {
+    if (poll(watched, ARRAY_SIZE(watched), AT_ONCE_MS) <= 0 || watched[1].revents)
+      return;
     reap_signalled(init); /* does not return if it was the command */
+  }
 }
 
 _Noreturn void init_main(const struct init_birth *birth) {

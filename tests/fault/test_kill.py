@@ -153,6 +153,22 @@ def test_monitor_killed_while_the_command_runs(box):
     recover(box)
 
 
+def test_monitor_killed_in_a_flood_of_orphans(box):
+    """From its first moment the command leaves init one dead process after the other. Init looks at
+    the monitor all the same."""
+    before = set(children())
+    for _ in range(12):
+        process = box.start(["sh", "-c", "while :; do (: &); done"], stdout=subprocess.DEVNULL)
+        time.sleep(0.1 * SLOWNESS)
+        kill(process.pid)
+        process.wait(TIMEOUT)
+        left = nothing_runs(before)
+        for pid in left:
+            kill(pid)
+        assert not left, left
+    recover(box)
+
+
 def test_monitor_stopped_then_killed(box):
     before = set(children())
     process = running(box)
