@@ -206,10 +206,10 @@ static void plan_settings(struct compiler *compiler) {
 
 static int compile_parts(struct compiler *compiler, struct sb_error *error) {
   compile_kernel_files(compiler);
-  compile_hidden(compiler);
-  if (compile_globs(compiler, error) < 0 || compile_places(compiler, error) < 0 ||
-      compile_git(compiler, error) < 0 || compile_protections(compiler, error) < 0 ||
-      compile_network(compiler, error) < 0 || compile_command(compiler, error) < 0)
+  if (compile_hidden(compiler, error) < 0 || compile_globs(compiler, error) < 0 ||
+      compile_places(compiler, error) < 0 || compile_git(compiler, error) < 0 ||
+      compile_protections(compiler, error) < 0 || compile_network(compiler, error) < 0 ||
+      compile_command(compiler, error) < 0)
     return -1;
   compile_sockets(compiler);
   compile_masks(compiler);
@@ -298,8 +298,9 @@ int plan_place(const struct host_context *host, const struct policy *policy, con
   struct plan_request request = {.host = host, .policy = own};
   *ret_plan = (struct plan){0};
   struct compiler compiler = compiler_new(&request, ret_plan);
-  compile_hidden(&compiler);
-  int result = compile_globs(&compiler, error);
+  int result = compile_hidden(&compiler, error);
+  if (result == 0)
+    result = compile_globs(&compiler, error);
   compile_writable(&compiler, place, true, "allowed by an answer");
   if (result == 0)
     result = compile_git(&compiler, error);

@@ -66,7 +66,7 @@ bool compile_covered(const struct strv *list, const char *path);
 /* The parts. */
 void compile_base(struct compiler *compiler);
 void compile_kernel_files(struct compiler *compiler);
-void compile_hidden(struct compiler *compiler);
+int compile_hidden(struct compiler *compiler, struct sb_error *error);
 int compile_globs(struct compiler *compiler, struct sb_error *error);
 int compile_places(struct compiler *compiler, struct sb_error *error);
 int compile_git(struct compiler *compiler, struct sb_error *error);

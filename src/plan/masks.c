@@ -81,10 +81,14 @@ static void find_hidden(struct compiler *compiler, const struct rule *rule) {
     found_add(&compiler->hidden, steal_pointer(path), rule, NULL);
 }
 
-void compile_hidden(struct compiler *compiler) {
+int compile_hidden(struct compiler *compiler, struct sb_error *error) {
   struct listings listings = {0};
   /* Early: the kernel lets nobody mount while it lists mounts, and init is about to (0.1 ms). */
-  (void)mount_table_load(&compiler->mounts);
+  int result = mount_table_load(&compiler->mounts);
+  if (result < 0) {
+    sb_fail(error, SB_CODE_SYSTEM, -result, "reading '/proc/self/mountinfo'");
+    return sb_hint(error, "without it nobody knows where else a secret can be seen: mount /proc");
+  }
   hide_runtime_folder(compiler);
   if (compiler->host->home)
     listings_read(&listings, compiler->host->home); /* most of the secrets would be there */
@@ -94,6 +98,7 @@ void compile_hidden(struct compiler *compiler) {
       find_hidden(compiler, rule);
   }
   listings_clear(&listings);
+  return 0;
 }
 
 /* Is the path visible inside at all, so that it needs a mask? */
