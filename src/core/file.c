@@ -207,15 +207,16 @@ static char *name_of(int fd, const char *path) {
                                              : xstrndup(name, (size_t)length);
 }
 
-int file_resolve(const char *path, char **ret_path) {
-  if (path_is_normal(path)) { /* without a link on the way, it is the name we know already */
+/* Opens what a path leads to; a name without a link on the way is the one we know already. */
+static int resolve_open(const char *path, char **ret_path) {
+  if (path_is_normal(path)) {
     struct open_how how = {.flags = O_PATH | O_CLOEXEC, .resolve = RESOLVE_NO_SYMLINKS};
-    _cleanup_close_ int plain = (int)syscall(SYS_openat2, AT_FDCWD, path, &how, sizeof how);
+    int plain = (int)syscall(SYS_openat2, AT_FDCWD, path, &how, sizeof how);
     if (plain < 0 && errno == ENOENT)
       return -errno;
     if (plain >= 0) {
       *ret_path = xstrdup(path);
-      return 0;
+      return plain;
     }
   }
   _cleanup_close_ int fd = open(path, O_PATH | O_CLOEXEC);
@@ -225,6 +226,22 @@ int file_resolve(const char *path, char **ret_path) {
   if (!resolved)
     return -errno;
   *ret_path = resolved;
+  return steal_fd(&fd);
+}
+
+int file_resolve(const char *path, char **ret_path) {
+  _cleanup_close_ int fd = resolve_open(path, ret_path);
+  return fd < 0 ? fd : 0;
+}
+
+int file_resolve_status(const char *path, char **ret_path, struct stat *ret_status) {
+  _cleanup_free_ char *resolved = NULL;
+  _cleanup_close_ int fd = resolve_open(path, &resolved);
+  if (fd < 0)
+    return fd;
+  if (fstat(fd, ret_status) < 0)
+    return -errno;
+  *ret_path = steal_pointer(resolved);
   return 0;
 }
 

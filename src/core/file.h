@@ -7,6 +7,8 @@
 
 #include "core/error.h"
 
+struct stat;
+
 /* Reads a whole file of at most `limit` bytes, relative to a directory (AT_FDCWD for the cwd).
  * Returns 0, or a negative errno (-EFBIG if larger); *ret_data is NUL-terminated. */
 int file_read_at(int directory, const char *path, size_t limit, char **ret_data,
@@ -59,3 +61,6 @@ void fd_close_others(const int *kept, size_t count);
 /* Resolves a path to the canonical name of an existing object; negative errno on failure. One open
  * instead of realpath's look at each component: most names that are asked for do not exist. */
 int file_resolve(const char *path, char **ret_path);
+
+/* The same, and what it is. */
+int file_resolve_status(const char *path, char **ret_path, struct stat *ret_status);

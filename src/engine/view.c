@@ -38,6 +38,32 @@ static int open_inside(int root, const char *path, unsigned flags) {
   return fd < 0 ? -errno : fd;
 }
 
+static void forget_folder(struct near_folder *folder) {
+  if (folder->fd >= 0)
+    close(folder->fd);
+  folder->fd = -1;
+}
+
+/* Opens the folder that a path lies in. Thousands of places are neighbours in a few folders: for
+ * the next one it is still open, and only a name is left to look up. */
+static int open_folder(struct near_folder *near, int root, const char *path,
+                       const char **ret_name) {
+  char name[PATH_MAX];
+  *ret_name = path_base(path);
+  size_t length = (size_t)(*ret_name - path);
+  if (near->fd >= 0 && near->length == length && memcmp(near->path, path, length) == 0)
+    return near->fd;
+  forget_folder(near);
+  if (length >= sizeof name)
+    return -ENAMETOOLONG;
+  memcpy(name, path, length);
+  name[length] = '\0';
+  int fd = open_inside(root, name, 0);
+  if (fd >= 0)
+    *near = (struct near_folder){fd, path, length};
+  return fd;
+}
+
 /* One step of the way: what lies between the root and a mount point is the gate's, if there is one
  * that serves files. */
 static int make_step(struct view *view, int parent, const char *name, bool last, bool folder) {
@@ -76,31 +102,48 @@ static int make_point(struct view *view, const char *path, bool folder) {
   }
 }
 
-/* Where the root is empty, mount points are made as they are needed. */
-static int open_point(struct view *view, int tree, const struct operation *operation) {
-  struct stat status;
-  int target = open_inside(view->root, operation->path, operation->flags);
-  if (target != -ENOENT || view->plan->gate == GATE_NONE)
-    return target;
-  if (fstat(tree, &status) < 0)
-    return -errno;
-  int result = make_point(view, operation->path, S_ISDIR(status.st_mode));
-  return result < 0 ? result : open_inside(view->root, operation->path, operation->flags);
+static int attach(struct view *view, int tree, const char *path) {
+  const char *name;
+  int folder = open_folder(&view->to, view->root, path, &name);
+  if (folder < 0)
+    return folder;
+  unsigned flags = MOVE_MOUNT_F_EMPTY_PATH | (*name ? 0 : MOVE_MOUNT_T_EMPTY_PATH);
+  return move_mount(tree, "", folder, name, flags) < 0 ? -errno : 0;
 }
 
+/* Where the root is empty, mount points are made as they are needed. */
 static int place(struct view *view, int tree, const struct operation *operation) {
-  _cleanup_close_ int target = open_point(view, tree, operation);
-  return target < 0 ? target : mounts_attach(tree, target);
+  struct stat status;
+  int result = attach(view, tree, operation->path);
+  if (result != -ENOENT || view->plan->gate == GATE_NONE)
+    return result;
+  forget_folder(&view->to);
+  if (fstat(tree, &status) < 0)
+    return -errno;
+  result = make_point(view, operation->path, S_ISDIR(status.st_mode));
+  return result < 0 ? result : attach(view, tree, operation->path);
+}
+
+/* A tree of the host's. What became a symbolic link since the plan saw it is refused. */
+static int clone_host_object(struct view *view, const char *path, unsigned flags) {
+  const char *name;
+  struct stat status;
+  int folder = open_folder(&view->from, view->host, path, &name);
+  if (folder < 0)
+    return folder;
+  _cleanup_close_ int tree = mounts_clone(folder, name, AT_RECURSIVE | AT_SYMLINK_NOFOLLOW);
+  if (tree < 0)
+    return tree;
+  if (fstat(tree, &status) < 0)
+    return -errno;
+  return S_ISLNK(status.st_mode) && !(flags & OPERATION_NOFOLLOW) ? -ELOOP : steal_fd(&tree);
 }
 
 /* Clones a host object, gives it its attributes and puts it in place. */
 static int place_host_object(struct view *view, const struct operation *operation,
                              unsigned long long attributes) {
   const char *path = operation->source ? operation->source : operation->path;
-  _cleanup_close_ int source = open_inside(view->host, path, operation->flags);
-  if (source < 0)
-    return source;
-  _cleanup_close_ int tree = mounts_clone(source, "", AT_RECURSIVE);
+  _cleanup_close_ int tree = clone_host_object(view, path, operation->flags);
   if (tree < 0)
     return tree;
   int result = mounts_set(tree, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | attributes, AT_RECURSIVE);
@@ -383,18 +426,35 @@ static bool forgivable(const struct operation *operation, int result) {
   return may_be_missing && (result == -ENOENT || result == -ENOTDIR);
 }
 
+static void forget_folders(struct view *view) {
+  forget_folder(&view->from);
+  forget_folder(&view->to);
+}
+
 /* Somebody outside may replace a file between our opening and mounting on it (useradd does it to
  * /etc/shadow); the name then leads to the new one. */
 static int apply(struct view *view, const struct operation *operation) {
   int result = -ENOENT, attempts = operation->flags & OPERATION_OPTIONAL ? 1 : 5;
-  for (int attempt = 0; result == -ENOENT && attempt < attempts; attempt++)
+  for (int attempt = 0; result == -ENOENT && attempt < attempts; attempt++) {
+    if (attempt > 0)
+      forget_folders(view);
     result = appliers[operation->kind](view, operation);
+  }
   return result;
 }
 
 /* A sysfs shows the network namespace of who mounts it. */
 static bool shows_network(const struct operation *operation) {
   return path_is_under(operation->path, "/sys");
+}
+
+/* A folder may be kept open only while every mount is made by open_folder: one at the folder itself
+ * has another folder, which takes its place. Other kinds mount in other ways. */
+static int apply_next(struct view *view, size_t index, bool first) {
+  const struct operation *operation = &view->plan->operations[index];
+  if (first || operation->kind != operation[-1].kind)
+    forget_folders(view);
+  return apply(view, operation);
 }
 
 /* A base operation has the same index in the plan that was begun and in the complete one, which is
@@ -404,12 +464,13 @@ static int apply_operations(struct view *view, size_t first, size_t end, bool ne
     const struct operation *operation = &view->plan->operations[i];
     if (view->awaits_network && shows_network(operation) != network)
       continue;
-    int result = apply(view, operation);
+    int result = apply_next(view, i, i == first);
     if (result < 0 && !forgivable(operation, result)) {
       view->report->operation = i;
       return report_failure(view->report, STEP_OPERATION, result);
     }
   }
+  forget_folders(view);
   return 0;
 }
 
@@ -448,6 +509,8 @@ int view_begin(struct view *view, const struct plan *base, struct start_report *
                         .gate = -1,
                         .masks = -1,
                         .entered = -1,
+                        .from.fd = -1,
+                        .to.fd = -1,
                         .namespaces = {-1, -1}};
   view->host = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
   if (view->host < 0)

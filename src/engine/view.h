@@ -6,16 +6,24 @@
 #include "engine/report.h"
 #include "plan/plan.h"
 
+/* The folder of the place that was mounted last. */
+struct near_folder {
+  int fd; /* -1: none */
+  const char *path;
+  size_t length; /* of its name in path, with the slash at the end */
+};
+
 struct view {
   const struct plan *plan;
   struct start_report *report;
-  int channel;         /* to the monitor, who serves the gate */
-  int host;            /* the host's root, as the namespace was born with it */
-  int private;         /* the private tmpfs */
-  int root;            /* the root being built */
-  int gate;            /* the file system that the monitor serves; -1: none */
-  int entered;         /* the same, kept for the monitor if the gate is seccomp notify */
-  int masks;           /* what masks are cloned from when the old root is gone; -1: none */
+  int channel; /* to the monitor, who serves the gate */
+  int host;    /* the host's root, as the namespace was born with it */
+  int private; /* the private tmpfs */
+  int root;    /* the root being built */
+  int gate;    /* the file system that the monitor serves; -1: none */
+  int entered; /* the same, kept for the monitor if the gate is seccomp notify */
+  int masks;   /* what masks are cloned from when the old root is gone; -1: none */
+  struct near_folder from, to;
   int namespaces[2];   /* mount and pid, for the gate; -1: none */
   bool awaits_network; /* init is not in the session's network namespace yet */
   bool inside;         /* the old root is out of reach */

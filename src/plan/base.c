@@ -214,13 +214,26 @@ bool compile_private_place(const char *path, const char **ret_source, const char
   return false;
 }
 
+/* Does it lie in the folder of the mount point that was made last? It is the next one's last. */
+static bool is_neighbour(struct compiler *compiler, const char *path) {
+  const char *last = compiler->last_point;
+  size_t length = (size_t)(path_base(path) - path);
+  bool same = last && (size_t)(path_base(last) - last) == length && memcmp(last, path, length) == 0;
+  free(compiler->last_point);
+  compiler->last_point = xstrdup(path);
+  return same;
+}
+
 void compile_mount_point(struct compiler *compiler, const char *path, bool folder) {
   const char *source, *place;
   if (!compile_private_place(path, &source, &place) || strcmp(path, place) == 0)
     return;
-  /* "/tmp/a/b" needs tmp/a, then tmp/a/b; those that exist already do no harm. */
+  /* "/tmp/a/b" needs tmp/a, then tmp/a/b; those that exist already do no harm, but the neighbour of
+   * the last one needs only its own name. */
   const char *below = path_below(path, place);
-  for (const char *end = strchrnul(below, '/');; end = strchrnul(end + 1, '/')) {
+  bool neighbour = is_neighbour(compiler, path);
+  for (const char *end = strchrnul(neighbour ? path_base(path) : below, '/');;
+       end = strchrnul(end + 1, '/')) {
     _cleanup_free_ char *name = xasprintf("%s/%.*s", source, (int)(end - below), below);
     bool last = *end == '\0';
     compile_private_object(compiler, name, !last || folder, 0755);

@@ -232,6 +232,7 @@ static void compiler_clear(struct compiler *compiler) {
   strv_clear(&compiler->masked);
   strv_clear(&compiler->holes);
   strv_clear(&compiler->fixed);
+  free(compiler->last_point);
 }
 
 static struct compiler compiler_new(const struct plan_request *request, struct plan *plan) {

@@ -35,6 +35,7 @@ struct compiler {
   struct strv sealed;        /* canonical paths that are protected as a whole */
   struct strv masked;        /* canonical paths that are masked */
   struct strv holes;         /* canonical paths allowed below a mask */
+  char *last_point;          /* the mount point in a private place that was added last */
   struct strv fixed;         /* canonical paths that are mount points (pins and protections) */
 };
 

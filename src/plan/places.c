@@ -10,6 +10,7 @@
 #include "core/alloc.h"
 #include "core/cleanup.h"
 #include "core/escape.h"
+#include "core/file.h"
 #include "core/path.h"
 #include "plan/compile.h"
 
@@ -51,9 +52,8 @@ static int check_place(const struct place *place, struct sb_error *error) {
 }
 
 /* A name that does not exist: an error if a flag asks for it now, a note if a file lists it. */
-static int missing_place(struct compiler *compiler, const struct rule *rule,
+static int missing_place(struct compiler *compiler, const struct rule *rule, int errnum,
                          struct sb_error *error) {
-  int errnum = errno;
   _cleanup_free_ char *pattern = escape_string(rule->pattern);
   _cleanup_free_ char *origin = origin_describe(&rule->origin);
   if (rule->origin.store == STORE_FLAGS && !rule->origin.file) {
@@ -93,14 +93,21 @@ struct places {
 };
 
 /* Takes ownership of the path. */
-static int add_candidate(struct places *places, char *path, const struct rule *rule,
+static int add_candidate(struct places *places, char *path, bool folder, const struct rule *rule,
                          struct sb_error *error) {
-  struct stat status;
-  bool folder = stat(path, &status) == 0 && S_ISDIR(status.st_mode);
   ARRAY_GROW(places->items, places->count);
   struct place *place = &places->items[places->count++];
   *place = (struct place){path, rule, path_depth(path), folder};
   return check_place(place, error);
+}
+
+static int collect_rule(struct compiler *compiler, struct places *places, const struct rule *rule,
+                        struct sb_error *error) {
+  struct stat status;
+  char *path = NULL;
+  int result = file_resolve_status(rule->pattern, &path, &status);
+  return result < 0 ? missing_place(compiler, rule, -result, error)
+                    : add_candidate(places, path, S_ISDIR(status.st_mode), rule, error);
 }
 
 static int collect_literal(struct compiler *compiler, struct places *places,
@@ -119,10 +126,7 @@ static int collect_literal(struct compiler *compiler, struct places *places,
      * could not be revoked. */
     if (rule->granted && rule->kind == RULE_READ && compiler->dynamic)
       continue;
-    char *path = compile_resolve(rule->pattern);
-    int result =
-        path ? add_candidate(places, path, rule, error) : missing_place(compiler, rule, error);
-    if (result < 0)
+    if (collect_rule(compiler, places, rule, error) < 0)
       return -1;
   }
   return 0;
@@ -132,8 +136,11 @@ static int collect_globbed(struct compiler *compiler, struct places *places,
                            struct sb_error *error) {
   for (size_t i = 0; i < compiler->globbed.count; i++) {
     const struct found *found = &compiler->globbed.items[i];
-    if (is_place_rule(found->rule) &&
-        add_candidate(places, xstrdup(found->path), found->rule, error) < 0)
+    struct stat status;
+    if (!is_place_rule(found->rule))
+      continue;
+    bool folder = stat(found->path, &status) == 0 && S_ISDIR(status.st_mode);
+    if (add_candidate(places, xstrdup(found->path), folder, found->rule, error) < 0)
       return -1;
   }
   return 0;

@@ -152,13 +152,15 @@ static bool name_exists(const char *base, const char *path) {
 int policy_add_flag(struct policy *policy, const struct policy_context *context,
                     enum rule_kind kind, const char *base, const char *path, const char *flag,
                     struct sb_error *error) {
-  _cleanup_free_ char *literal = *path && name_exists(base, path) ? policy_escape_path(path) : NULL;
+  /* A name with a wildcard in it that exists means itself. */
+  _cleanup_free_ char *escaped = policy_escape_path(path);
+  const char *meant = strcmp(escaped, path) != 0 && name_exists(base, path) ? escaped : path;
   _cleanup_free_ char *written = xasprintf("%s %s", flag, path);
   _cleanup_free_ char *pattern = NULL;
   struct rule rule = {.kind = kind,
                       .written = arena_strdup(&policy->strings, written),
                       .origin = {.store = STORE_FLAGS}};
-  if (expand_pattern(context, base, literal ? literal : path, &pattern, error) == 0 &&
+  if (expand_pattern(context, base, meant, &pattern, error) == 0 &&
       add_pattern(policy, context, pattern, &rule, error) == 0)
     return 0;
   error->code = SB_CODE_USAGE;
