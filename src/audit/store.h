@@ -7,7 +7,7 @@
 #include "core/error.h"
 
 /* Allocated ahead, so that a disk that somebody else fills still has room for the last lines. */
-enum { AUDIT_READ_MAX = 64 << 20, AUDIT_RESERVE = 16 << 10 };
+enum { AUDIT_READ_MAX = 64 << 20, AUDIT_RESERVE = 64 << 10 };
 
 /* The folder, made if need be. Returns a descriptor or a negative errno. */
 int audit_folder_open(const char *state_home, bool create);

@@ -272,6 +272,16 @@ static void wait_for_work(struct state *state) {
     holders_renew(&state->holders);
 }
 
+/* Somebody will wait for the first grant: its code and the kernel's are fetched before, by one of
+ * nothing that is attached nowhere. */
+static void rehearse(struct state *state) {
+  _cleanup_close_ int object = mounts_open("/");
+  _cleanup_close_ int tree = object < 0 ? -1 : mounts_clone(object, "", 0);
+  if (tree >= 0 && mounts_set(tree, MOUNT_ATTR_RDONLY, 0) == 0 &&
+      powers_go(&state->powers, IN_SESSION) == 0)
+    (void)powers_go(&state->powers, IN_OWN);
+}
+
 static _Noreturn void broker_main(int channel, const struct broker_input *input) {
   static char packet[PACKET_LIMIT];
   static struct state state;
@@ -285,6 +295,7 @@ static _Noreturn void broker_main(int channel, const struct broker_input *input)
   child_keep_only(kept, ARRAY_SIZE(kept));
   if (powers_enter(&state.powers, input->user_ns, input->mount_ns, 0) < 0)
     _exit(1);
+  rehearse(&state);
   for (;;) {
     wait_for_work(&state);
     ssize_t got = recv(channel, packet, sizeof packet, MSG_DONTWAIT);

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -13,6 +14,7 @@
 #include "core/alloc.h"
 #include "core/cleanup.h"
 #include "core/escape.h"
+#include "core/file.h"
 #include "core/json.h"
 #include "core/path.h"
 #include "core/text.h"
@@ -22,6 +24,7 @@
 
 struct client {
   int fd;
+  char *peer; /* who it is, for the log */
   struct text input, output;
   /* Received, oldest first; each request that wants descriptors takes one set. Lines and
    * descriptors keep their order, but the kernel does not say which byte a set came with. */
@@ -204,23 +207,30 @@ static void drop(struct control *control, size_t index) {
     drop_oldest_fds(client);
   text_clear(&client->input);
   text_clear(&client->output);
+  free(client->peer);
   free(client);
 }
 
-static bool read_peer(int fd, struct ucred *ret_peer) {
+static bool read_same_user(int fd, struct ucred *ret_peer) {
   socklen_t size = sizeof *ret_peer;
-  return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, ret_peer, &size) == 0;
+  return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, ret_peer, &size) == 0 &&
+         (ret_peer->uid == geteuid() || ret_peer->uid == 0);
 }
 
-static bool is_same_user(int fd) {
-  struct ucred peer;
-  return read_peer(fd, &peer) && (peer.uid == geteuid() || peer.uid == 0);
+/* At once: when it answers, somebody waits, and who only sends a line is gone soon. */
+static char *describe_peer(const struct ucred *peer) {
+  char path[32];
+  _cleanup_free_ char *name = NULL;
+  size_t length;
+  snprintf(path, sizeof path, "/proc/%d/comm", (int)peer->pid);
+  if (file_read_at(AT_FDCWD, path, 64, &name, &length) == 0)
+    name[strcspn(name, "\n")] = '\0';
+  _cleanup_free_ char *shown = escape_string(name ? name : "?");
+  return xasprintf("uid %u by %s (pid %d)", (unsigned)peer->uid, shown, (int)peer->pid);
 }
 
-struct control_peer control_peer(const struct client *client) {
-  struct ucred peer = {.uid = (uid_t)-1};
-  (void)read_peer(client->fd, &peer);
-  return (struct control_peer){.uid = peer.uid, .pid = peer.pid};
+const char *control_peer(const struct client *client) {
+  return client->peer;
 }
 
 static void turn_away(int fd) {
@@ -233,7 +243,8 @@ static void turn_away(int fd) {
 
 static void accept_client(struct control *control) {
   _cleanup_close_ int fd = accept4(control->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-  if (fd < 0 || !is_same_user(fd))
+  struct ucred peer;
+  if (fd < 0 || !read_same_user(fd, &peer))
     return;
   if (control->count >= CONTROL_CLIENT_LIMIT) {
     turn_away(fd);
@@ -241,6 +252,7 @@ static void accept_client(struct control *control) {
   }
   struct client *client = xcalloc(1, sizeof *client);
   client->fd = steal_fd(&fd);
+  client->peer = describe_peer(&peer);
   control->clients[control->count++] = client;
   control_send(client, json_pack("{s:s, s:i}", "event", "event.hello", "version", CONTROL_VERSION),
                NULL, NULL, 0);

@@ -49,12 +49,9 @@ void control_close(struct control *control);
 size_t control_watch(struct control *control, struct pollfd watched[CONTROL_WATCH_LIMIT]);
 void control_dispatch(struct control *control, const struct pollfd *watched, size_t count);
 
-/* Who is at the other end, by the kernel's word at the time of connecting. */
-struct control_peer {
-  uid_t uid;
-  pid_t pid;
-};
-struct control_peer control_peer(const struct client *client);
+/* Who is at the other end, at the time of connecting: the kernel's word for user and process, the
+ * process's own for its name. Escaped. */
+const char *control_peer(const struct client *client);
 
 /* Sends a message (takes the reference), with descriptors if any. `tag` is copied into it. */
 void control_send(struct client *client, json_t *message, const json_t *tag, const int *fds,

@@ -61,20 +61,26 @@ void decisions_free(struct decisions *decisions) {
 
 /* ---- writing down ---- */
 
-int decisions_record(struct decisions *decisions, const char *event, json_t *fields,
-                     struct sb_error *error) {
+static int write_down(struct decisions *decisions, const char *event, json_t *fields,
+                      struct sb_error *error) {
   const struct decision_services *services = &decisions->config.services;
-  json_incref(fields);
-  int result = 0;
-  if (services->record)
-    result = services->record(services->context, event, fields, error);
-  else
-    json_decref(fields);
-  for (size_t i = 0; result == 0 && i < decisions->supervisor_count; i++) {
+  return services->record ? services->record(services->context, event, json_incref(fields), error)
+                          : 0;
+}
+
+static void tell_written(struct decisions *decisions, const char *event, const json_t *fields) {
+  for (size_t i = 0; i < decisions->supervisor_count; i++) {
     struct supervisor *supervisor = decisions->supervisors[i];
     if (supervisor->audited)
       supervisor->audited(supervisor->context, event, fields);
   }
+}
+
+int decisions_record(struct decisions *decisions, const char *event, json_t *fields,
+                     struct sb_error *error) {
+  int result = write_down(decisions, event, fields, error);
+  if (result == 0)
+    tell_written(decisions, event, fields);
   json_decref(fields);
   return result;
 }
@@ -362,8 +368,8 @@ static void call_back(const struct question *question, const struct outcome *out
 int decisions_settle(struct decisions *decisions, struct question *question,
                      const struct outcome *given, struct sb_error *error) {
   struct outcome outcome = *given;
-  int result = decisions_record(decisions, "decision",
-                                question_outcome_json(decisions, question, &outcome), error);
+  json_t *fields = question_outcome_json(decisions, question, &outcome);
+  int result = write_down(decisions, "decision", fields, error);
   if (result < 0 && outcome.answer == ANSWER_ALLOW)
     outcome = outcome_denied(DENIAL_AUDIT, "audit");
   forget(decisions, question, how_settled(&outcome));
@@ -374,7 +380,10 @@ int decisions_settle(struct decisions *decisions, struct question *question,
     decisions->counts.allowed++;
   else
     note_denial(decisions, &question->request, outcome.reason, question->exe);
-  call_back(question, &outcome);
+  call_back(question, &outcome); /* who waits comes before who looks on */
+  if (result == 0)
+    tell_written(decisions, "decision", fields);
+  json_decref(fields);
   tell_settled(decisions, question, how_settled(&outcome), outcome.by);
   question_free(question);
   return result;

@@ -167,20 +167,6 @@ json_t *on_pending(void *context, const struct request *request, struct sb_error
   return json_pack("{s:o}", "requests", list);
 }
 
-/* Who answers, for the log: the kernel's word for user and process, the process's own for its name.
- */
-static char *describe_client(const struct client *client) {
-  struct control_peer peer = control_peer(client);
-  char path[32];
-  _cleanup_free_ char *name = NULL;
-  size_t length;
-  snprintf(path, sizeof path, "/proc/%d/comm", (int)peer.pid);
-  if (file_read_at(AT_FDCWD, path, 64, &name, &length) == 0)
-    name[strcspn(name, "\n")] = '\0';
-  _cleanup_free_ char *shown = escape_string(name ? name : "?");
-  return xasprintf("uid %u by %s (pid %d)", (unsigned)peer.uid, shown, (int)peer.pid);
-}
-
 static const char *need_id(const struct request *request, struct sb_error *error) {
   const char *id = json_string_value(json_object_get(request->body, "id"));
   if (!id) {
@@ -240,13 +226,13 @@ json_t *on_approve(void *context, const struct request *request, struct sb_error
   struct monitor *monitor = context;
   struct decisions *decisions = need_decisions(monitor, error);
   const char *id = decisions ? need_id(request, error) : NULL;
-  _cleanup_free_ char *by = NULL, *tree = NULL;
+  _cleanup_free_ char *tree = NULL;
   struct reply reply = {.allow = true};
   if (!id || parse_path(request->body, "tree", &tree, error) < 0 ||
       parse_scope(usual_scope(request->body, find_pending(decisions, id), &tree), &reply.scope,
                   error) < 0)
     return NULL;
-  reply.by = by = describe_client(request->client);
+  reply.by = control_peer(request->client);
   reply.tree = tree;
   if (decisions_answer(decisions, id, &reply, error) < 0)
     return NULL;
@@ -261,7 +247,7 @@ json_t *on_deny(void *context, const struct request *request, struct sb_error *e
   struct monitor *monitor = context;
   struct decisions *decisions = need_decisions(monitor, error);
   const char *id = decisions ? need_id(request, error) : NULL;
-  _cleanup_free_ char *by = NULL, *tree = NULL;
+  _cleanup_free_ char *tree = NULL;
   struct reply reply = {.rest = json_is_true(json_object_get(request->body, "rest"))};
   bool always = json_is_true(json_object_get(request->body, "always"));
   const json_t *scope = json_object_get(request->body, "scope");
@@ -270,7 +256,7 @@ json_t *on_deny(void *context, const struct request *request, struct sb_error *e
   const char *word = scope ? json_string_value(scope) : always ? "user" : "once";
   if (parse_scope(word, &reply.scope, error) < 0)
     return NULL;
-  reply.by = by = describe_client(request->client);
+  reply.by = control_peer(request->client);
   reply.tree = tree;
   return decisions_answer(decisions, id, &reply, error) < 0 ? NULL : ok();
 }
@@ -278,7 +264,7 @@ json_t *on_deny(void *context, const struct request *request, struct sb_error *e
 json_t *on_revoke(void *context, const struct request *request, struct sb_error *error) {
   struct monitor *monitor = context;
   struct decisions *decisions = need_decisions(monitor, error);
-  _cleanup_free_ char *by = NULL, *path = NULL;
+  _cleanup_free_ char *path = NULL;
   size_t stored = 0;
   if (!decisions || parse_path(request->body, "path", &path, error) < 0)
     return NULL;
@@ -286,7 +272,7 @@ json_t *on_revoke(void *context, const struct request *request, struct sb_error 
       .path = path,
       .host = json_string_value(json_object_get(request->body, "host")),
       .stored = json_is_true(json_object_get(request->body, "stored")),
-      .by = by = describe_client(request->client),
+      .by = control_peer(request->client),
   };
   if (!path == !revocation.host) {
     sb_fail(error, SB_CODE_USAGE, 0, "cmd.revoke needs a \"path\" or a \"host\"");
@@ -308,8 +294,7 @@ json_t *on_policy_save(void *context, const struct request *request, struct sb_e
   const char *word = json_string_value(json_object_get(request->body, "scope"));
   if (!decisions || parse_scope(word, &scope, error) < 0)
     return NULL;
-  _cleanup_free_ char *by = describe_client(request->client);
-  if (decisions_save(decisions, scope, by, &count, error) < 0)
+  if (decisions_save(decisions, scope, control_peer(request->client), &count, error) < 0)
     return NULL;
   return json_pack("{s:b, s:i}", "ok", 1, "saved", (int)count);
 }
