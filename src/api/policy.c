@@ -79,7 +79,9 @@ static enum sb_decision public_decision(enum verdict verdict) {
 
 /* A path and the object it names; of two answers the stricter counts. */
 struct question {
+  enum access access;
   char *path, *resolved;
+  const char *decided; /* the one of the two that counts */
   struct decision decision;
 };
 
@@ -90,13 +92,14 @@ static void question_clear(struct question *question) {
 
 static void ask(const sb_policy *policy, const char *path, enum sb_access access,
                 struct question *ret) {
-  enum access wanted = access == SB_WRITE ? ACCESS_WRITE : ACCESS_READ;
+  ret->access = access == SB_WRITE ? ACCESS_WRITE : ACCESS_READ;
   ret->path = path_join(policy->host.cwd, path);
   if (file_resolve(ret->path, &ret->resolved) < 0)
     ret->resolved = xstrdup(ret->path);
-  struct decision named = policy_decide(policy->policy, ret->path, wanted);
-  struct decision object = policy_decide(policy->policy, ret->resolved, wanted);
+  struct decision named = policy_decide(policy->policy, ret->path, ret->access);
+  struct decision object = policy_decide(policy->policy, ret->resolved, ret->access);
   bool by_name = public_decision(named.verdict) > public_decision(object.verdict);
+  ret->decided = by_name ? ret->path : ret->resolved;
   ret->decision = by_name ? named : object;
 }
 
@@ -112,13 +115,15 @@ char *sb_policy_explain(const sb_policy *policy, const char *path, enum sb_acces
       [SB_ALLOW] = "allow", [SB_ASK] = "ask", [SB_DENY] = "deny", [SB_HIDE] = "hide"};
   __attribute__((cleanup(question_clear))) struct question question = {0};
   ask(policy, path, access, &question);
+  const struct rule *lost =
+      policy_overridden(policy->policy, question.decided, question.access, &question.decision);
   json_t *object = json_object();
   json_set_path(object, "path", question.path);
   json_set_path(object, "resolved", question.resolved);
   json_set_string(object, "access", access == SB_WRITE ? "write" : "read");
   json_set_string(object, "verdict", names[public_decision(question.decision.verdict)]);
   json_object_set_new(object, "rule", rule_to_json(question.decision.rule));
-  json_object_set_new(object, "overridden", rule_to_json(question.decision.overridden));
+  json_object_set_new(object, "overridden", rule_to_json(lost));
   char *text = json_dumps(object, JSON_COMPACT);
   json_decref(object);
   return text;

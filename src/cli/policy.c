@@ -107,6 +107,7 @@ struct explanation {
   char *path;     /* as asked, absolute */
   char *resolved; /* the object's own name, or the same */
   struct decision decision;
+  const struct rule *overridden; /* the best rule that lost, or NULL */
 };
 
 static void explanation_clear(struct explanation *explanation) {
@@ -119,6 +120,9 @@ static void decide_both_names(const struct policy *policy, struct explanation *e
   struct decision object = policy_decide(policy, explanation->resolved, explanation->access);
   bool by_name = verdicts[named.verdict].strictness > verdicts[object.verdict].strictness;
   explanation->decision = by_name ? named : object;
+  explanation->overridden =
+      policy_overridden(policy, by_name ? explanation->path : explanation->resolved,
+                        explanation->access, &explanation->decision);
 }
 
 static enum secret_answer secret_of(const struct policy *policy,
@@ -175,7 +179,8 @@ static int print_explanation(const struct policy_request *request,
   _cleanup_free_ char *shown = escape_string(pattern);
   _cleanup_free_ char *word = escape_shell_word(explanation->resolved);
   _cleanup_free_ char *rule = decision->rule ? describe_rule(decision->rule) : NULL;
-  _cleanup_free_ char *lost = decision->overridden ? describe_rule(decision->overridden) : NULL;
+  _cleanup_free_ char *lost =
+      explanation->overridden ? describe_rule(explanation->overridden) : NULL;
   _cleanup_text_ struct text text = {0};
   text_appendf(&text, "%s is %s\n", path,
                explanation->access == ACCESS_WRITE ? verdicts[decision->verdict].write
@@ -208,7 +213,7 @@ static json_t *explanation_to_json(const struct explanation *explanation) {
   json_set_string(object, "access", explanation->access == ACCESS_WRITE ? "write" : "read");
   json_set_string(object, "verdict", verdicts[decision->verdict].name);
   json_object_set_new(object, "rule", rule_to_json(decision->rule));
-  json_object_set_new(object, "overridden", rule_to_json(decision->overridden));
+  json_object_set_new(object, "overridden", rule_to_json(explanation->overridden));
   json_set_string(object, "flag", remedy.flag);
   json_set_string(object, "key", remedy.key);
   json_object_set_new(object, "asks_secret", json_boolean(explanation->secret == SECRET_ASKED));

@@ -106,19 +106,10 @@ enum {
   GUARD_KINDS = KIND(RULE_PROTECT) | KIND(RULE_UNPROTECT),
 };
 
-static struct decision decided(const struct policy *policy, const char *path, enum verdict verdict,
-                               const struct rule *rule, unsigned kinds) {
-  struct decision decision = {.verdict = verdict, .rule = rule};
-  if (rule && rule != &static_root)
-    decision.overridden = best_rule(policy, path, kinds & ~KIND(rule->kind));
-  return decision;
-}
-
-static struct decision decide_read(const struct policy *policy, const char *path,
-                                   const struct rule *place) {
+static struct decision decide_read(const struct policy *policy, const struct rule *place) {
   if (!place && policy->mode == MODE_STATIC)
     place = &static_root;
-  return decided(policy, path, place ? VERDICT_ALLOW : VERDICT_ASK, place, PLACE_KINDS);
+  return (struct decision){.verdict = place ? VERDICT_ALLOW : VERDICT_ASK, .rule = place};
 }
 
 static struct decision decide_write(const struct policy *policy, const char *path,
@@ -126,19 +117,28 @@ static struct decision decide_write(const struct policy *policy, const char *pat
   bool writable = place && (place->kind == RULE_WRITE || place->kind == RULE_OVERLAY);
   if (!writable) {
     bool ask = policy->ask_writes && policy->mode == MODE_DYNAMIC;
-    return decided(policy, path, ask ? VERDICT_ASK : VERDICT_DENY, place, PLACE_KINDS);
+    return (struct decision){.verdict = ask ? VERDICT_ASK : VERDICT_DENY, .rule = place};
   }
   const struct rule *guard = best_rule(policy, path, GUARD_KINDS);
   if (!guard || guard->kind == RULE_UNPROTECT)
-    return decided(policy, path, VERDICT_ALLOW, place, PLACE_KINDS | GUARD_KINDS);
-  return (struct decision){.verdict = VERDICT_DENY, .rule = guard, .overridden = place};
+    return (struct decision){.verdict = VERDICT_ALLOW, .rule = place};
+  return (struct decision){.verdict = VERDICT_DENY, .rule = guard};
 }
 
 struct decision policy_decide(const struct policy *policy, const char *path, enum access access) {
   const struct rule *final = org_hide(policy, path);
   const struct rule *place = final ? final : best_rule(policy, path, PLACE_KINDS);
   if (place && place->kind == RULE_HIDE)
-    return decided(policy, path, VERDICT_HIDE, place, PLACE_KINDS);
-  return access == ACCESS_READ ? decide_read(policy, path, place)
-                               : decide_write(policy, path, place);
+    return (struct decision){.verdict = VERDICT_HIDE, .rule = place};
+  return access == ACCESS_READ ? decide_read(policy, place) : decide_write(policy, path, place);
+}
+
+const struct rule *policy_overridden(const struct policy *policy, const char *path,
+                                     enum access access, const struct decision *decision) {
+  const struct rule *rule = decision->rule;
+  if (!rule || rule == &static_root)
+    return NULL;
+  bool written = access == ACCESS_WRITE && decision->verdict == VERDICT_ALLOW;
+  unsigned kinds = written ? PLACE_KINDS | GUARD_KINDS : PLACE_KINDS;
+  return best_rule(policy, path, kinds & ~KIND(rule->kind));
 }

@@ -64,7 +64,7 @@ struct policy {
   char *backend;
 
   struct rule *rules;
-  size_t rule_count;
+  size_t rule_count, rule_capacity;
   bool ask_writes, ask_secrets;
 
   struct {
@@ -172,8 +172,7 @@ enum verdict { VERDICT_ALLOW, VERDICT_DENY, VERDICT_HIDE, VERDICT_ASK };
 
 struct decision {
   enum verdict verdict;
-  const struct rule *rule;       /* the rule that decided; NULL if none matched */
-  const struct rule *overridden; /* the best rule that lost, or NULL */
+  const struct rule *rule; /* the rule that decided; NULL if none matched */
 };
 
 /* Decides for a resolved absolute path. Order: an org hide is final; else the most specific match
@@ -183,6 +182,10 @@ struct decision {
  * `read: /`, which is in no list. Protected names are never writable unless unprotected. Never
  * allocates. */
 struct decision policy_decide(const struct policy *policy, const char *path, enum access access);
+
+/* The best rule that lost against the one that decided, or NULL. */
+const struct rule *policy_overridden(const struct policy *policy, const char *path,
+                                     enum access access, const struct decision *decision);
 
 /* True if the pattern of the rule covers the path (a literal covers itself and all below it). */
 bool rule_matches(const struct rule *rule, const char *path);
