@@ -1,8 +1,6 @@
 /* Other names of an object: where else on this machine a mount shows it. A secret that is masked at
  * one path and open at another is not masked. */
 #include <fcntl.h>
-#include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -39,7 +37,7 @@ void mount_aliases(const struct mount_table *table, const char *path, struct str
   _cleanup_free_ char *inner = path_join(own->root, path_below(path, own->point));
   for (size_t i = 0; i < table->count; i++) {
     const struct mount_entry *other = &table->entries[i];
-    if (other == own || other->device != own->device)
+    if (other == own || strcmp(other->device, own->device) != 0)
       continue;
     char *alias = seen_through(other, inner);
     if (alias && strcmp(alias, path) != 0)
@@ -70,14 +68,11 @@ static void add_line(struct mount_table *table, char *line) {
     if (!fields[i])
       return;
   }
-  unsigned major, minor;
-  if (sscanf(fields[2], "%u:%u", &major, &minor) != 2)
-    return;
   unescape_octal(fields[3]);
   unescape_octal(fields[4]);
   ARRAY_GROW(table->entries, table->count);
-  table->entries[table->count++] = (struct mount_entry){
-      .device = (uint64_t)major << 32 | minor, .root = fields[3], .point = fields[4]};
+  table->entries[table->count++] =
+      (struct mount_entry){.device = fields[2], .root = fields[3], .point = fields[4]};
 }
 
 int mount_table_load(struct mount_table *ret_table) {

@@ -18,11 +18,21 @@
 #define ASKED_BEFORE_READING 32
 #define NAMES_LIMIT          1024
 
+/* Of one component. */
 static uint64_t hash_name(const char *name) {
   uint64_t hash = 0xcbf29ce484222325;
-  for (const unsigned char *byte = (const unsigned char *)name; *byte; byte++)
+  for (const unsigned char *byte = (const unsigned char *)name; *byte && *byte != '/'; byte++)
     hash = (hash ^ *byte) * 0x100000001b3;
   return hash;
+}
+
+static bool has_name(const struct listing *listing, const char *name) {
+  uint64_t hash = hash_name(name);
+  for (size_t i = 0; i < listing->count; i++) {
+    if (listing->hashes[i] == hash)
+      return true;
+  }
+  return false;
 }
 
 /* Its index: the list may move. In a folder that does not exist nothing has to be looked for. */
@@ -74,26 +84,29 @@ void listings_read(struct listings *listings, const char *folder) {
   size_t at = listing_of(listings, folder, strlen(folder));
   listings->items[at].asked = ASKED_BEFORE_READING;
   read_listing(&listings->items[at]);
+  listings->around = at + 1;
+}
+
+/* Most names begin with one that does not exist in the folder that was read. */
+static bool begins_nowhere(const struct listings *listings, const char *path) {
+  const struct listing *around = listings->around ? &listings->items[listings->around - 1] : NULL;
+  return around && around->read && strncmp(path, around->folder, around->length) == 0 &&
+         path[around->length] == '/' && !has_name(around, path + around->length + 1);
 }
 
 bool listings_may_exist(struct listings *listings, const char *path) {
   const char *name = path_base(path);
   if (name - path < 2)
     return true;
+  if (begins_nowhere(listings, path))
+    return false;
   size_t at = listing_of(listings, path, (size_t)(name - path) - 1);
   struct listing *listing = &listings->items[at];
   if (!listing->missing)
     look_closer(listing, ++listing->asked);
   if (listing->missing)
     return false;
-  if (!listing->read)
-    return true;
-  uint64_t hash = hash_name(name);
-  for (size_t i = 0; i < listing->count; i++) {
-    if (listing->hashes[i] == hash)
-      return true;
-  }
-  return false;
+  return !listing->read || has_name(listing, name);
 }
 
 void listings_clear(struct listings *listings) {

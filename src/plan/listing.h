@@ -19,6 +19,7 @@ struct listing {
 struct listings {
   struct listing *items;
   size_t count;
+  size_t around; /* the folder that was read at once, plus one; 0: none */
 };
 
 /* Reads a folder at once, in which many names will be asked for. */

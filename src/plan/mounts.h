@@ -7,9 +7,9 @@
 #include "core/strv.h"
 
 struct mount_entry {
-  uint64_t device;
-  const char *root;  /* which part of the file system is mounted */
-  const char *point; /* where */
+  const char *device; /* its number, as the kernel writes it */
+  const char *root;   /* which part of the file system is mounted */
+  const char *point;  /* where */
 };
 
 struct mount_table {

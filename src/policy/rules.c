@@ -14,8 +14,18 @@
 #include "core/path.h"
 #include "policy/glob.h"
 
+/* Enough for the built-in ones: moving them as they grow would touch twice the memory. */
+#define FIRST_CAPACITY 512
+
+static void make_room(struct policy *policy) {
+  if (policy->rule_count < policy->rule_capacity)
+    return;
+  policy->rule_capacity = policy->rule_capacity ? 2 * policy->rule_capacity : FIRST_CAPACITY;
+  policy->rules = xreallocarray(policy->rules, policy->rule_capacity, sizeof *policy->rules);
+}
+
 struct rule *rules_push(struct policy *policy, const struct rule *rule) {
-  ARRAY_GROW(policy->rules, policy->rule_count);
+  make_room(policy);
   struct rule *place = &policy->rules[policy->rule_count++];
   *place = *rule;
   place->length = strlen(rule->pattern);
