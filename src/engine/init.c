@@ -38,7 +38,7 @@ struct init {
   int connects;      /* the connector's listener, until the monitor has it; -1: none */
   int child_signals; /* signalfd for SIGCHLD */
   pid_t workload;    /* the process we wait for: the command, or the leader of its terminal */
-  struct exec_table execs;
+  struct exec_table *execs;
 };
 
 static _Noreturn void give_up(void) {
@@ -292,7 +292,7 @@ static void reap(struct init *init) {
       tell(init, MESSAGE_STOPPED, WSTOPSIG(status), 0);
     else if (pid == init->workload)
       finish(init, status);
-    else if (!WIFSTOPPED(status) && exec_table_end(&init->execs, pid, &id))
+    else if (!WIFSTOPPED(status) && exec_table_end(init->execs, pid, &id))
       tell(init, MESSAGE_EXEC_EXITED, status, id);
   }
 }
@@ -315,7 +315,7 @@ static void start_exec(struct init *init, const struct message *message, int fds
       .rlimits = &init->input->rlimits,
       .fds = fds,
   };
-  int result = exec_start(&init->execs, &input);
+  int result = exec_start(init->execs, &input);
   tell(init, MESSAGE_EXEC_STARTED, result, message->id);
 }
 
@@ -341,7 +341,7 @@ static void obey_message(struct init *init, const struct message *message, int f
     start_exec(init, message, fds);
     return;
   case MESSAGE_EXEC_SIGNAL:
-    exec_table_signal(&init->execs, message->id, message->value);
+    exec_table_signal(init->execs, message->id, message->value);
     return;
   default:
     give_up(); /* not of this protocol */
@@ -438,8 +438,10 @@ static void await_quick_end(struct init *init) {
 }
 
 _Noreturn void init_main(const struct init_birth *birth) {
+  static struct exec_table execs; /* three pages, which most sessions never touch */
   const struct init_input *input = birth->input;
-  struct init init = {.birth = birth, .input = input, .report = birth->report, .connects = -1};
+  struct init init = {
+      .birth = birth, .input = input, .report = birth->report, .connects = -1, .execs = &execs};
   int terminal;
   if (prepare(&init) < 0 || watch_children(&init) < 0 || open_terminal(&init, &terminal) < 0)
     give_up();

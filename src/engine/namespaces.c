@@ -73,13 +73,14 @@ static void let_go(struct namespaces *namespaces) {
 }
 
 static void start_maker(struct namespaces *namespaces) {
+  static _Alignas(16) char stack[16 * 1024]; /* within init's it would be touched as a whole */
   namespaces->made = eventfd(0, EFD_CLOEXEC);
   namespaces->asked_to_leave = eventfd(0, EFD_CLOEXEC);
   namespaces->maker_fd = -1;
   if (namespaces->made >= 0 && namespaces->asked_to_leave >= 0)
     namespaces->maker =
-        clone(maker_main, namespaces->stack + sizeof namespaces->stack,
-              CLONE_VM | CLONE_FILES | CLONE_PIDFD | SIGCHLD, namespaces, &namespaces->maker_fd);
+        clone(maker_main, stack + sizeof stack, CLONE_VM | CLONE_FILES | CLONE_PIDFD | SIGCHLD,
+              namespaces, &namespaces->maker_fd);
   if (namespaces->maker <= 0)
     let_go(namespaces);
 }

@@ -8,7 +8,7 @@
 
 #include "engine/report.h"
 
-/* Both the maker's and init's; the maker runs on its own stack. */
+/* Both the maker's and init's. */
 struct namespaces {
   pid_t maker;              /* 0: nobody */
   int maker_fd;             /* readable when the maker has ended */
@@ -17,7 +17,6 @@ struct namespaces {
   bool joined;
   enum step failed; /* STEP_NONE: all is well */
   int errnum;
-  _Alignas(16) char stack[16 * 1024];
 };
 
 /* Enters the quick ones, and begins to make the others. All return 0 or a negative errno noted in

@@ -31,17 +31,17 @@ static void forget(struct driven *driven, struct driver_question *question) {
   free(question);
 }
 
-static void note_denied(struct driven *driven, const struct driver_question *question) {
-  size_t at = driven->denied_count++ % DRIVEN_DENIED;
-  driven->denied[at].address = question->address;
-  driven->denied[at].port = question->port;
+static void note_denied(struct driven_answers *answers, const struct driver_question *question) {
+  size_t at = answers->denied_count++ % DRIVEN_DENIED;
+  answers->denied[at].address = question->address;
+  answers->denied[at].port = question->port;
 }
 
 bool driven_was_denied(const struct monitor *monitor, const struct address *address,
                        uint16_t port) {
-  const struct driven *driven = &monitor->network.driven;
-  for (size_t i = 0; i < driven->denied_count && i < DRIVEN_DENIED; i++) {
-    if (driven->denied[i].port == port && address_equal(&driven->denied[i].address, address))
+  const struct driven_answers *answers = monitor->network.driven.answers;
+  for (size_t i = 0; i < answers->denied_count && i < DRIVEN_DENIED; i++) {
+    if (answers->denied[i].port == port && address_equal(&answers->denied[i].address, address))
       return true;
   }
   return false;
@@ -52,7 +52,7 @@ static void settle(struct driver_question *question, bool yes) {
   struct driven *driven = &question->monitor->network.driven;
   struct minder_order order = {.yes = yes, .address = question->address, .port = question->port};
   if (!yes && question->ticket > 0)
-    note_denied(driven, question);
+    note_denied(driven->answers, question);
   (void)minder_order(&driven->minder, &order);
   forget(driven, question);
 }
@@ -143,20 +143,22 @@ void driven_note_supervisors(struct monitor *monitor, bool nobody) {
 #define OPEN_NS ((uint64_t)(OPENING_SHORTEST + OPENING_GRACE) * 1000000000)
 
 bool driven_is_approved(const struct monitor *monitor, const char *name) {
-  const struct driven *driven = &monitor->network.driven;
-  for (size_t i = 0; i < DRIVEN_APPROVED; i++) {
-    if (driven->approved[i].until_ns > monotonic_ns() &&
-        strcmp(driven->approved[i].name, name) == 0)
+  const struct driven_answers *answers = monitor->network.driven.answers;
+  for (size_t i = 0; answers && i < DRIVEN_APPROVED; i++) {
+    if (answers->approved[i].until_ns > monotonic_ns() &&
+        strcmp(answers->approved[i].name, name) == 0)
       return true;
   }
   return false;
 }
 
 void driven_note_approved(struct monitor *monitor, const char *name) {
-  struct driven *driven = &monitor->network.driven;
-  size_t at = driven->approved_count++ % DRIVEN_APPROVED;
-  snprintf(driven->approved[at].name, sizeof driven->approved[at].name, "%s", name);
-  driven->approved[at].until_ns = monotonic_ns() + OPEN_NS;
+  struct driven_answers *answers = monitor->network.driven.answers;
+  if (!answers)
+    return;
+  size_t at = answers->approved_count++ % DRIVEN_APPROVED;
+  snprintf(answers->approved[at].name, sizeof answers->approved[at].name, "%s", name);
+  answers->approved[at].until_ns = monotonic_ns() + OPEN_NS;
 }
 
 /* Who owns the session has rights over its packet filter, so nobody need be waited for. Approved
@@ -171,8 +173,8 @@ void driven_revoke(struct monitor *monitor, const char *host) {
     return;
   (void)port_classes_new(network->rules, network->may_ask, &classes); /* the plan has seen to it */
   for (size_t i = 0; i < DRIVEN_APPROVED; i++) {
-    if (strcmp(driven->approved[i].name, host) == 0)
-      driven->approved[i].until_ns = 0;
+    if (strcmp(driven->answers->approved[i].name, host) == 0)
+      driven->answers->approved[i].until_ns = 0;
   }
   (void)filter_flush(driven->rules, EGRESS_WANTED "4");
   (void)filter_flush(driven->rules, EGRESS_WANTED "6");

@@ -46,6 +46,7 @@ void driven_start(struct monitor *monitor, int fds[FD_PASS_LIMIT]) {
   _cleanup_error_ struct sb_error error = {0};
   const struct network_settings *network = &monitor->request->plan->network;
   int ends[2] = {-1, -1};
+  monitor->network.driven.answers = xcalloc(1, sizeof *monitor->network.driven.answers);
   if (network->resolves && socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0) {
     fail(monitor, strerror(errno));
     return;

@@ -16,6 +16,20 @@ struct monitor;
 #define DRIVEN_DENIED   64 /* remembered */
 #define DRIVEN_APPROVED 64
 
+/* By whoever was asked; the latest. */
+struct driven_answers {
+  size_t denied_count;
+  struct {
+    struct address address;
+    uint16_t port;
+  } denied[DRIVEN_DENIED];
+  size_t approved_count;
+  struct {
+    char name[HOST_NAME_SIZE];
+    uint64_t until_ns;
+  } approved[DRIVEN_APPROVED];
+};
+
 struct driven {
   struct minder minder;
   int counters; /* a route socket of the session's network, or -1 */
@@ -26,17 +40,8 @@ struct driven {
   bool gone;
   bool listens; /* somebody is there to be asked, and the packet filter knows */
   struct driver_question *questions; /* about addresses, that wait for an answer */
-  size_t denied_count;
-  struct {
-    struct address address;
-    uint16_t port;
-  } denied[DRIVEN_DENIED]; /* by whoever was asked; the latest */
-  size_t approved_count;
-  struct {
-    char name[HOST_NAME_SIZE];
-    uint64_t until_ns;
-  } approved[DRIVEN_APPROVED]; /* names, the latest */
-  struct bucket recording;     /* lines about new hosts in the audit log */
+  struct driven_answers *answers;    /* NULL without a driver: sessions without one are many */
+  struct bucket recording;           /* lines about new hosts in the audit log */
   char problem[DRIVER_PROBLEM];
 };
 #define DRIVEN_NONE                                                                                \

@@ -404,6 +404,8 @@ void network_finish(struct monitor *monitor) {
   if (network->ledger && !monitor->request->plan->network.driver)
     note_figures(monitor); /* a driver's are written down with its own */
   ledger_free(network->ledger);
+  free(network->driven.answers);
+  network->driven.answers = NULL;
   bool failed = network->failed;
   struct driven driven = network->driven; /* for the explanation */
   *network = NETWORK_NONE_YET;
