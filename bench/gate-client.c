@@ -1,7 +1,7 @@
-/* What bench/gate runs inside and outside: `open N PATH` and `stat N PATH` print nanoseconds per
- * call, `time N COMMAND…` prints those of each run on stderr, `wait PATH` opens it once and prints
- * the time at which that returned; `filtered COMMAND…` is for comparison: it runs a command under a
- * seccomp filter that allows everything. */
+/* What bench/gate runs inside and outside: `open PATH` and `stat PATH` make as many calls as each
+ * line of the input says and print nanoseconds per call, `time N COMMAND…` prints those of each run
+ * on stderr, `wait PATH` opens it once and prints the time at which that returned; `filtered
+ * COMMAND…` is for comparison: it runs a command under a seccomp filter that allows everything. */
 #include <fcntl.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -17,8 +17,7 @@
 #include "client.h"
 
 static int open_once(const char *path) {
-  int fd = open(path, O_RDONLY | O_CLOEXEC);
-  return fd < 0 ? -1 : close(fd);
+  return open(path, O_RDONLY | O_CLOEXEC) < 0 ? -1 : 0;
 }
 
 static int stat_once(const char *path) {
@@ -26,15 +25,21 @@ static int stat_once(const char *path) {
   return stat(path, &status);
 }
 
-static int repeat(int (*call)(const char *), long count, const char *path) {
-  uint64_t start = now_ns();
-  for (long i = 0; i < count; i++) {
-    if (call(path) < 0) {
-      perror(path);
-      return 1;
+/* Slices of a fraction of a millisecond, so that others of their kind can be timed in between: what
+ * disturbs the machine for longer disturbs them all. */
+static int slices(int (*call)(const char *), const char *path) {
+  char line[32];
+  setlinebuf(stdout);
+  while (fgets(line, sizeof line, stdin)) {
+    long count = atol(line);
+    uint64_t start = now_ns();
+    for (long i = 0; i < count; i++) {
+      if (call(path) < 0)
+        give_up(path);
     }
+    printf("%.1f\n", (double)(now_ns() - start) / (double)count);
+    close_range(STDERR_FILENO + 1, ~0U, 0); /* closing is another call, and not counted */
   }
-  printf("%.1f\n", (double)(now_ns() - start) / (double)count);
   return 0;
 }
 
@@ -72,10 +77,10 @@ static int run_filtered(char **command) {
 }
 
 int main(int argc, char **argv) {
-  if (argc == 4 && strcmp(argv[1], "open") == 0)
-    return repeat(open_once, atol(argv[2]), argv[3]);
-  if (argc == 4 && strcmp(argv[1], "stat") == 0)
-    return repeat(stat_once, atol(argv[2]), argv[3]);
+  if (argc == 3 && strcmp(argv[1], "open") == 0)
+    return slices(open_once, argv[2]);
+  if (argc == 3 && strcmp(argv[1], "stat") == 0)
+    return slices(stat_once, argv[2]);
   if (argc == 3 && strcmp(argv[1], "wait") == 0) {
     int result = open_once(argv[2]);
     printf("%llu\n", (unsigned long long)now_ns());
@@ -86,6 +91,6 @@ int main(int argc, char **argv) {
   if (argc > 2 && strcmp(argv[1], "filtered") == 0)
     return run_filtered(argv + 2);
   fprintf(stderr,
-          "gate-client open|stat N PATH, time N COMMAND..., wait PATH, filtered COMMAND...\n");
+          "gate-client open|stat PATH, time N COMMAND..., wait PATH, filtered COMMAND...\n");
   return 2;
 }
