@@ -80,6 +80,16 @@ const struct rule rules[] = {
     {{"clone"}, NOT_CONTAINERS, REFUSE(EPERM), {ANY_BIT(0, NAMESPACES)}},
     {{"clone"}, ALWAYS, ALLOW},
 
+    /* Their datagrams reach whoever has a name in view; a raw one becomes one of them. */
+    {{"socket", "socketpair"},
+     ONLY_CONNECT,
+     REFUSE(EACCES),
+     {EQUAL(0, AF_UNIX), MASKED(1, SOCKET_TYPE, SOCK_DGRAM)}},
+    {{"socket", "socketpair"},
+     ONLY_CONNECT,
+     REFUSE(EACCES),
+     {EQUAL(0, AF_UNIX), MASKED(1, SOCKET_TYPE, SOCK_RAW)}},
+
     /* Not only raw sockets: AF_INET with SOCK_PACKET becomes AF_PACKET in the kernel, and asking
      * for SCTP, DCCP or L2TP loads their modules. */
     {{"socket"}, ALWAYS, ALLOW, {EQUAL(0, AF_UNIX)}},
@@ -147,7 +157,8 @@ static bool names_call(const struct rule *rule, const char *call) {
 static bool applies(const struct rule *rule, struct variant variant) {
   return rule->when == ALWAYS || (rule->when == ONLY_DEBUG && variant.debug) ||
          (rule->when == NOT_CONTAINERS && !variant.containers) ||
-         (rule->when == ONLY_NOTIFY && variant.waits == WAIT_PATHS);
+         (rule->when == ONLY_NOTIFY && variant.waits == WAIT_PATHS) ||
+         (rule->when == ONLY_CONNECT && variant.waits == WAIT_CONNECT);
 }
 
 const struct rule *rule_next(const struct rule *rule, const char *call, struct variant variant) {

@@ -44,6 +44,7 @@ static const char *const variant_names[WAIT_COUNT][2][2] = {
     {{"plain", "containers"}, {"debug", "debug_containers"}},
     {{"paths", "paths_containers"}, {"paths_debug", "paths_debug_containers"}},
     {{"connect", "connect_containers"}, {"connect_debug", "connect_debug_containers"}},
+    {{"datagrams", "datagrams_containers"}, {"datagrams_debug", "datagrams_debug_containers"}},
 };
 
 /* The rows of traps.def; `row.number` is filled in for each architecture. */
@@ -128,7 +129,7 @@ static struct segment segment_of(const struct syscall_row *row, struct variant v
     return absent;
   switch (row->class) {
   case SYSCALL_ALLOW:
-    if (variant.waits == WAIT_CONNECT && strcmp(row->name, "connect") == 0)
+    if (variant.waits >= WAIT_CONNECT && strcmp(row->name, "connect") == 0)
       return (struct segment){.action = SECCOMP_RET_USER_NOTIF};
     if (variant.waits != WAIT_PATHS || !is_trapped(row->name))
       return allow;

@@ -21,7 +21,7 @@ struct check {
 /* The first rule of a call whose checks all hold decides. The last has none. */
 struct rule {
   const char *calls[2]; /* one or two names */
-  enum { ALWAYS, ONLY_DEBUG, ONLY_NOTIFY, NOT_CONTAINERS } when;
+  enum { ALWAYS, ONLY_DEBUG, ONLY_NOTIFY, ONLY_CONNECT, NOT_CONTAINERS } when;
   uint32_t action;
   struct check checks[4];
 };

@@ -41,12 +41,13 @@ static bool is_looking_forbidden(void) {
 
 /* The connector takes sockets and memory from processes (Linux 5.6, or a container forbids it).
  * Where there is a listener already, by a sandbox around us, there can be no second one. */
-static int listen_for_connects(struct seccomp_variant variant) {
+static int listen_for_connects(const struct plan *plan) {
+  struct seccomp_variant variant = plan->seccomp;
   if (syscall(SYS_pidfd_getfd, -1, -1, 0) == 0 || errno != EBADF)
     return -ENOSYS;
   if (process_vm_readv(getpid(), NULL, 0, NULL, 0, 0) < 0 || is_looking_forbidden())
     return -EPERM;
-  variant.waits = WAIT_CONNECT;
+  variant.waits = plan->unix_datagrams ? WAIT_CONNECT_DATAGRAMS : WAIT_CONNECT;
   return seccomp_install_listener(seccomp_program(variant));
 }
 
@@ -57,7 +58,7 @@ static int install_filter(const struct plan *plan, struct start_report *report, 
     return *ret_listener < 0 ? report_failure(report, STEP_LISTENER, *ret_listener) : 0;
   }
   if (plan->guards_sockets)
-    *ret_listener = listen_for_connects(plan->seccomp);
+    *ret_listener = listen_for_connects(plan);
   if (*ret_listener >= 0)
     return 0;
   report->weaker_sockets = plan->guards_sockets;

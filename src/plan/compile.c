@@ -180,6 +180,7 @@ static void plan_settings(struct compiler *compiler) {
   plan->weaker_nested = compiler->policy->weaker_nested;
   plan->seccomp.debug = compiler->policy->debug;
   plan->no_listening = !compiler->policy->network.allow_local_binding;
+  plan->unix_datagrams = compiler->policy->network.unix_datagrams;
   plan->network.mode = compiler->policy->network.mode;
   plan->network.driver = net_driver_find(compiler->policy->network.driver);
   STRV_FOREACH (port, &compiler->policy->network.publish)

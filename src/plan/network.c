@@ -5,7 +5,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 
 #include "core/alloc.h"
 #include "core/cleanup.h"
@@ -119,6 +121,16 @@ static int refuse_socket(const char *path, int errnum, const char *problem, cons
   return sb_hint(error, "%s", hint);
 }
 
+/* Nobody there learns of it: a socket without a connection knows nothing of who could send. */
+static bool takes_datagrams(const char *path) {
+  struct sockaddr_un address = {.sun_family = AF_UNIX};
+  _cleanup_close_ int client = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  if (client < 0 || strlen(path) >= sizeof address.sun_path)
+    return false;
+  strcpy(address.sun_path, path);
+  return connect(client, (const struct sockaddr *)&address, sizeof address) == 0;
+}
+
 /* The places made it visible, as a readable object; connect(2) needs no more. */
 static int check_socket(struct compiler *compiler, const char *path, struct sb_error *error) {
   _cleanup_free_ char *object = compile_resolve(path);
@@ -130,6 +142,9 @@ static int check_socket(struct compiler *compiler, const char *path, struct sb_e
   if (path_is_under(object, compiler->host->runtime_folder))
     return refuse_socket(path, 0, " commands a sandbox", "leave it out: it cannot be shared",
                          error);
+  if (compiler->plan->guards_sockets && !compiler->plan->unix_datagrams && takes_datagrams(object))
+    return refuse_socket(path, 0, " takes datagrams, and static mode makes no socket for them",
+                         "set network.unix_datagrams: true, or use dynamic mode", error);
   if (policy_decide(compiler->policy, object, ACCESS_READ).verdict != VERDICT_ALLOW)
     return refuse_socket(path, 0, " is hidden by a rule that is final",
                          "see 'sandbox policy explain' for it", error);

@@ -104,6 +104,7 @@ struct plan {
   struct seccomp_variant seccomp;
   bool no_listening;   /* network.allow_local_binding: false */
   bool guards_sockets; /* static mode: connect(2) is done by the connector (engine/connector.h) */
+  bool unix_datagrams; /* network.unix_datagrams: such sockets may be made all the same */
   struct plan_socket *sockets; /* of the host, which policy allows to connect to */
   size_t socket_count;
   struct landlock_plan landlock;

@@ -71,7 +71,7 @@ struct policy {
     enum policy_network mode;
     struct strv allow, deny, unix_sockets, publish;
     char *http_proxy, *socks_proxy, *driver;
-    bool allow_local_binding;
+    bool allow_local_binding, unix_datagrams;
   } network;
 
   struct limits limits;

@@ -173,6 +173,8 @@ const struct schema_key schema_table[] = {
     WORD("network.driver", network.driver, driver_words, "what carries the traffic"),
     SWITCH("network.allow_local_binding", network.allow_local_binding,
            "the command may listen on its own loopback; if not, on no socket at all"),
+    SWITCH("network.unix_datagrams", network.unix_datagrams,
+           "static mode: UNIX datagram sockets, which can send to any socket in view"),
     {.name = "limits.cpu_percent",
      .type = SCHEMA_DECIMAL,
      .offset = MEMBER(limits.cpu_percent),

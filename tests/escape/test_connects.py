@@ -142,11 +142,17 @@ except OSError as error: print(error.errno)
 """
 
 
+def datagrams_wanted(box):
+    policy = box.identity.file(box.home("datagrams.yaml"),
+                               "version: 1\nnetwork: {unix_datagrams: true}\n")
+    return ["--policy", policy]
+
+
 @pytest.mark.works
 def test_sockets_of_ones_own(box):
     """Of all kinds and names, with queues that are full, and what is no socket: as outside."""
     argv = ["/usr/bin/python3", "-c", KINDS]
-    inside, outside = box.run(argv), box.plain(argv)
+    inside, outside = box.run(argv, options=datagrams_wanted(box)), box.plain(argv)
     assert inside.exit == outside.exit == 0, (inside, outside)
     assert inside.stdout == outside.stdout
 
@@ -245,25 +251,82 @@ def is_below(pid, ancestor):
     return pid == ancestor
 
 
-@pytest.mark.xfail(not DYNAMIC, strict=True,
-                   reason="static mode: a datagram names its socket in memory, with each message")
-def test_datagram_to_a_server_that_starts_later(box):
+# One way to send from each way to have a socket: made, or one of a pair; a raw one is the same.
+SENDERS = {
+    "socket": "s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)",
+    "raw": "s = socket.socket(socket.AF_UNIX, socket.SOCK_RAW)",
+    "pair": "s = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)[0]",
+}
+
+
+def received_late(box, sender, options=()):
+    """What a datagram socket gets that the host binds when the session has begun."""
     path = box.home("late", "datagrams")
-    script = f"import socket; s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM); " \
-             f"s.sendto(b'hello', {path!r})"
+    script = f"import socket; {SENDERS[sender]}; s.sendmsg([b'hello'], [], 0, {path!r})"
+    argv = ["/usr/bin/python3", "-c", script]
     box.identity.folder(os.path.dirname(path))
-    with session(box, ["/usr/bin/python3", "-c", script]) as finish:
+    with session(box, argv, options) as finish:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as server:
             server.bind(path)
             box.identity.own(path)
-            finish()
             server.setblocking(False)
-            try:
-                got = server.recv(9)
-            except BlockingIOError:
-                got = None
+            finish()
+            inside = None
+            with contextlib.suppress(BlockingIOError):
+                inside = server.recv(9)
+            assert box.plain(argv).exit == 0 and server.recv(9) == b"hello", "control"
             os.unlink(path)
-    assert got is None
+    return inside
+
+
+@pytest.mark.parametrize("sender", SENDERS)
+def test_datagram_to_a_server_that_starts_later(box, sender):
+    assert received_late(box, sender) is None
+
+
+@STATIC
+@pytest.mark.parametrize("sender", SENDERS)
+def test_datagrams_that_policy_wants(box, sender):
+    """They are as outside then, at the price that SECURITY.md names."""
+    assert received_late(box, sender, datagrams_wanted(box)) == b"hello"
+
+
+@STATIC
+def test_datagram_socket_that_policy_names(box):
+    """It could not be used: that is said before anything starts."""
+    path, argv = box.home("log"), ["/usr/bin/python3", "-c", "import socket; socket.socket("
+                                   "socket.AF_UNIX, socket.SOCK_DGRAM).sendto(b'hello', '%s')"]
+    argv[2] %= path
+    text = "version: 1\nnetwork: {{unix_sockets: ['{}']{}}}\n"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as server:
+        server.bind(path)
+        box.identity.own(path)
+        server.setblocking(False)
+        alone = box.identity.file(box.home("alone.yaml"), text.format(path, ""))
+        result = box.run(argv, options=["--policy", alone])
+        assert result.exit == 125 and "network.unix_datagrams: true" in result.stderr, result
+        with pytest.raises(BlockingIOError):
+            server.recv(9)
+        both = box.identity.file(box.home("both.yaml"), text.format(path, ", unix_datagrams: true"))
+        assert box.run(argv, options=["--policy", both]).exit == 0
+        assert server.recv(9) == b"hello"
+
+
+@STATIC
+def test_which_sockets_can_be_made(box):
+    """All but the datagrams; with what was wanted, all."""
+    script = ("import socket\n"
+              "for make in socket.socket, socket.socketpair:\n"
+              "    for kind in 'STREAM', 'SEQPACKET', 'DGRAM', 'RAW':\n"
+              "        try: make(socket.AF_UNIX, getattr(socket, 'SOCK_' + kind)); print('made')\n"
+              "        except OSError as error: print(type(error).__name__)\n"
+              "socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n")
+    argv = ["/usr/bin/python3", "-c", script]
+    refused = ["made"] * 2 + ["PermissionError"] * 2
+    assert box.plain(argv).stdout.split() == ["made"] * 8, "control"
+    result = box.run(argv)
+    assert result.exit == 0 and result.stdout.split() == refused * 2, result
+    assert box.run(argv, options=datagrams_wanted(box)).stdout.split() == ["made"] * 8
 
 
 def test_datagram_to_a_server_with_clients(box):

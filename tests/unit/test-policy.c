@@ -228,6 +228,7 @@ static void test_whole_schema_loads(void **state) {
       "  socks_proxy: 127.0.0.1:1080\n"
       "  driver: pasta\n"
       "  allow_local_binding: false\n"
+      "  unix_datagrams: true\n"
       "limits: {cpu_percent: 50.5, memory_mb: 512, disk_mb: 1024, max_processes: 50,\n"
       "         timeout_seconds: 60, io_mb_per_s: null, open_files: 100, file_size_mb: 7, inodes: 9}\n"
       "environment: {pass: [CI, \"MY_*\"], set: {FOO: bar, N: 1}}\n"
@@ -258,6 +259,7 @@ static void test_whole_schema_loads(void **state) {
   assert_string_equal(policy->network.socks_proxy, "127.0.0.1:1080");
   assert_string_equal(policy->network.driver, "pasta");
   assert_false(policy->network.allow_local_binding);
+  assert_true(policy->network.unix_datagrams);
   _cleanup_free_ char *socket = xasprintf("%s/run/x.sock", world->home);
   assert_string_equal(policy->network.unix_sockets.items[0], socket);
   assert_true(policy->limits.cpu_percent == 50.5);

@@ -406,17 +406,47 @@ static void test_only_decoded_calls_wait(void **state) {
 /* In static mode one call waits, on both ways into the kernel, and all others are as without. */
 static void test_connect_alone_waits(void **state) {
   (void)state;
-  for (size_t i = 0; i < ARRAY_SIZE(entries) * 4; i++) {
-    const struct entry *entry = &entries[i / 4];
+  for (size_t i = 0; i < ARRAY_SIZE(entries) * 8; i++) {
+    const struct entry *entry = &entries[i / 8];
     bool debug = i & 2, containers = i & 1;
+    enum seccomp_waits waits = i & 4 ? WAIT_CONNECT_DATAGRAMS : WAIT_CONNECT;
     int connect = number_of(entry, "connect");
     for (int number = 0; number < 1024; number++) {
       struct seccomp_data data = {.nr = number, .arch = entry->audit_arch};
       uint32_t expected = number == connect ? SECCOMP_RET_USER_NOTIF
                                             : answer(entry, debug, containers, number, NULL);
-      assert_int_equal(
-          bpf_run(&entry->filters[WAIT_CONNECT][debug][containers], &data, &argument_loads),
-          expected);
+      assert_int_equal(bpf_run(&entry->filters[waits][debug][containers], &data, &argument_loads),
+                       expected);
+    }
+  }
+}
+
+/* With it, UNIX sockets that send without it are refused, unless they are wanted. */
+static void test_unix_datagrams(void **state) {
+  (void)state;
+  static const struct {
+    uint64_t family, type;
+    bool refused;
+  } rows[] = {
+      {AF_UNIX, SOCK_STREAM, false},
+      {AF_UNIX, SOCK_SEQPACKET, false},
+      {AF_UNIX, SOCK_DGRAM, true},
+      {AF_UNIX, SOCK_RAW, true},
+      {AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, true},
+      {AF_UNIX | 1ULL << 32, SOCK_DGRAM | 1ULL << 32, true},
+  };
+  static const char *const calls[] = {"socket", "socketpair"};
+  for (size_t i = 0; i < ARRAY_SIZE(entries) * ARRAY_SIZE(rows) * ARRAY_SIZE(calls); i++) {
+    const struct entry *entry = &entries[i % ARRAY_SIZE(entries)];
+    size_t row = i / ARRAY_SIZE(entries) % ARRAY_SIZE(rows);
+    const char *call = calls[i / ARRAY_SIZE(entries) / ARRAY_SIZE(rows)];
+    struct seccomp_data data = {.nr = number_of(entry, call),
+                                .arch = entry->audit_arch,
+                                .args = {rows[row].family, rows[row].type}};
+    for (int waits = 0; waits < WAIT_COUNT; waits++) {
+      bool refused = waits == WAIT_CONNECT && rows[row].refused;
+      assert_int_equal(bpf_run(&entry->filters[waits][true][false], &data, &argument_loads),
+                       refused ? REFUSE(EACCES) : ALLOW);
     }
   }
 }
@@ -472,6 +502,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_the_table_is_sorted_and_has_reasons),
     cmocka_unit_test(test_only_decoded_calls_wait),
     cmocka_unit_test(test_connect_alone_waits),
+    cmocka_unit_test(test_unix_datagrams),
     cmocka_unit_test(test_refused_calls_do_not_wait),
     cmocka_unit_test(test_the_product_has_these_programs),
 };
