@@ -1,7 +1,7 @@
-/* What bench/gate runs inside and outside: `open PATH` and `stat PATH` make as many calls as each
- * line of the input says and print nanoseconds per call, `time N COMMAND…` prints those of each run
- * on stderr, `wait PATH` opens it once and prints the time at which that returned; `filtered
- * COMMAND…` is for comparison: it runs a command under a seccomp filter that allows everything. */
+/* What bench/gate runs inside and outside. `open PATH`, `stat PATH` and `run COMMAND…` do it as
+ * often as each line of the input says, and print nanoseconds for each time; `wait PATH` opens it
+ * once and prints the time at which that returned; `filtered COMMAND…` is for comparison: it runs a
+ * command under a seccomp filter that allows everything. */
 #include <fcntl.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -16,26 +16,38 @@
 
 #include "client.h"
 
-static int open_once(const char *path) {
-  return open(path, O_RDONLY | O_CLOEXEC) < 0 ? -1 : 0;
+static int open_once(char **words) {
+  return open(words[0], O_RDONLY | O_CLOEXEC) < 0 ? -1 : 0;
 }
 
-static int stat_once(const char *path) {
+static int stat_once(char **words) {
   struct stat status;
-  return stat(path, &status);
+  return stat(words[0], &status);
 }
 
-/* Slices of a fraction of a millisecond, so that others of their kind can be timed in between: what
- * disturbs the machine for longer disturbs them all. */
-static int slices(int (*call)(const char *), const char *path) {
+static int run_once(char **words) {
+  pid_t child = fork();
+  if (child == 0) {
+    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    dup2(null, STDIN_FILENO);
+    dup2(null, STDOUT_FILENO);
+    dup2(null, STDERR_FILENO);
+    execvp(words[0], words);
+    _exit(127);
+  }
+  int status;
+  return child < 0 || waitpid(child, &status, 0) < 0 || status != 0 ? -1 : 0;
+}
+
+static int take_turns(int (*once)(char **), char **words) {
   char line[32];
   setlinebuf(stdout);
   while (fgets(line, sizeof line, stdin)) {
     long count = atol(line);
     uint64_t start = now_ns();
     for (long i = 0; i < count; i++) {
-      if (call(path) < 0)
-        give_up(path);
+      if (once(words) < 0)
+        give_up(words[0]);
     }
     printf("%.1f\n", (double)(now_ns() - start) / (double)count);
     close_range(STDERR_FILENO + 1, ~0U, 0); /* closing is another call, and not counted */
@@ -43,27 +55,10 @@ static int slices(int (*call)(const char *), const char *path) {
   return 0;
 }
 
-static int run(char **command, int null) {
-  pid_t child = fork();
-  if (child == 0) {
-    dup2(null, STDOUT_FILENO);
-    dup2(null, STDERR_FILENO);
-    execvp(command[0], command);
-    _exit(127);
-  }
-  int status;
-  return child < 0 || waitpid(child, &status, 0) < 0 ? 1 : status;
-}
-
-static int time_runs(long count, char **command) {
-  int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-  for (long i = 0; i < count; i++) {
-    uint64_t start = now_ns();
-    if (run(command, null) != 0)
-      return 1;
-    fprintf(stderr, "%llu\n", (unsigned long long)(now_ns() - start));
-  }
-  return 0;
+static int wait_for(char **words) {
+  int result = open_once(words);
+  printf("%llu\n", (unsigned long long)now_ns());
+  return result;
 }
 
 static int run_filtered(char **command) {
@@ -77,20 +72,18 @@ static int run_filtered(char **command) {
 }
 
 int main(int argc, char **argv) {
-  if (argc == 3 && strcmp(argv[1], "open") == 0)
-    return slices(open_once, argv[2]);
-  if (argc == 3 && strcmp(argv[1], "stat") == 0)
-    return slices(stat_once, argv[2]);
-  if (argc == 3 && strcmp(argv[1], "wait") == 0) {
-    int result = open_once(argv[2]);
-    printf("%llu\n", (unsigned long long)now_ns());
-    return result < 0;
+  static const struct {
+    const char *name;
+    int (*once)(char **);
+  } turns[] = {{"open", open_once}, {"stat", stat_once}, {"run", run_once}};
+  for (size_t i = 0; argc > 2 && i < sizeof turns / sizeof turns[0]; i++) {
+    if (strcmp(argv[1], turns[i].name) == 0)
+      return take_turns(turns[i].once, argv + 2);
   }
-  if (argc > 3 && strcmp(argv[1], "time") == 0)
-    return time_runs(atol(argv[2]), argv + 3);
+  if (argc == 3 && strcmp(argv[1], "wait") == 0)
+    return wait_for(argv + 2);
   if (argc > 2 && strcmp(argv[1], "filtered") == 0)
     return run_filtered(argv + 2);
-  fprintf(stderr,
-          "gate-client open|stat PATH, time N COMMAND..., wait PATH, filtered COMMAND...\n");
+  fprintf(stderr, "gate-client open|stat|wait PATH, run|filtered COMMAND...\n");
   return 2;
 }
