@@ -1,6 +1,5 @@
 /* From the words of a command line to a policy, and from it to a plan. */
 #include <stdlib.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cli/run-options.h"
@@ -11,6 +10,7 @@
 #include "core/file.h"
 #include "core/path.h"
 #include "overlay/store.h"
+#include "session/descriptors.h"
 
 void run_clear(struct run *run) {
   if (run->ahead.init > 0)
@@ -56,14 +56,18 @@ static int choose_command(struct run *run, struct sb_error *error) {
   return 0;
 }
 
-/* A folder as stdin, stdout or stderr would be a way out: openat(0, "..") walks the host. */
-static int check_descriptors(struct sb_error *error) {
-  for (int fd = 0; fd < 3; fd++) {
-    struct stat status;
-    if (fstat(fd, &status) == 0 && S_ISDIR(status.st_mode)) {
-      sb_fail(error, SB_CODE_USAGE, 0, "descriptor %d is a folder", fd);
-      return sb_hint(error, "redirect it from a file, or from /dev/null");
-    }
+/* How many of ours the command gets: none, if a session is kept for `exec`; output may be captured.
+ */
+static int given_descriptors(const struct invocation *invocation) {
+  return invocation_has(invocation, RUN_DETACH) ? 0 : invocation_has(invocation, RUN_JSON) ? 1 : 3;
+}
+
+static int check_descriptors(const struct run *run, struct sb_error *error) {
+  const struct policy *policy = run->policy;
+  bool datagrams = policy->mode != MODE_STATIC || policy->network.unix_datagrams;
+  for (int fd = 0; fd < given_descriptors(run->invocation); fd++) {
+    if (descriptor_check(fd, fd, datagrams, error) < 0)
+      return -1;
   }
   return 0;
 }
@@ -98,6 +102,8 @@ static bool gets_files(const struct invocation *invocation) {
 
 static int fill_plan_request(struct run *run, struct plan_request *ret_request,
                              struct sb_error *error) {
+  if (check_descriptors(run, error) < 0)
+    return -1;
   *ret_request = (struct plan_request){
       .host = &run->host,
       .policy = run->policy,
@@ -141,8 +147,8 @@ int run_prepare(struct run *run, struct sb_error *error) {
     sb_fail_errno(error, "-C '%s'", shown);
     return sb_hint(error, "name a folder that exists");
   }
-  if (check_descriptors(error) < 0 || reserve_closed_descriptors(error) < 0 ||
-      host_context_load(&run->host, error) < 0 || choose_command(run, error) < 0 ||
+  if (reserve_closed_descriptors(error) < 0 || host_context_load(&run->host, error) < 0 ||
+      choose_command(run, error) < 0 ||
       run_load_policy(run->invocation, &run->host, &run->policy, error) < 0)
     return -1;
   if (limit_set_resolve(&run->policy->limits, &run->limits, error) < 0)

@@ -102,6 +102,7 @@ static int make_point(struct view *view, const char *path, bool folder) {
   }
 }
 
+/* A link in the place of the last name is covered, not followed. */
 static int attach(struct view *view, int tree, const char *path) {
   const char *name;
   int folder = open_folder(&view->to, view->root, path, &name);
@@ -131,7 +132,8 @@ static int clone_host_object(struct view *view, const char *path, unsigned flags
   int folder = open_folder(&view->from, view->host, path, &name);
   if (folder < 0)
     return folder;
-  _cleanup_close_ int tree = mounts_clone(folder, name, AT_RECURSIVE | AT_SYMLINK_NOFOLLOW);
+  _cleanup_close_ int tree =
+      mounts_clone(folder, name, AT_RECURSIVE | AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT);
   if (tree < 0)
     return tree;
   if (fstat(tree, &status) < 0)

@@ -121,14 +121,16 @@ static int refuse_socket(const char *path, int errnum, const char *problem, cons
   return sb_hint(error, "%s", hint);
 }
 
-/* Nobody there learns of it: a socket without a connection knows nothing of who could send. */
+/* Nobody there learns of it. A stream's server is of another kind; one for datagrams may well take
+ * only those of its own client's. */
 static bool takes_datagrams(const char *path) {
   struct sockaddr_un address = {.sun_family = AF_UNIX};
   _cleanup_close_ int client = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
   if (client < 0 || strlen(path) >= sizeof address.sun_path)
     return false;
   strcpy(address.sun_path, path);
-  return connect(client, (const struct sockaddr *)&address, sizeof address) == 0;
+  return connect(client, (const struct sockaddr *)&address, sizeof address) == 0 ||
+         (errno != EPROTOTYPE && errno != ECONNREFUSED);
 }
 
 /* The places made it visible, as a readable object; connect(2) needs no more. */

@@ -1,7 +1,6 @@
 /* Writable, readable and overlaid host objects: the literal rules of the policy become operations.
  * A rule that changes nothing (a read-only path in a read-only tree) becomes none, so thousands of
  * them cost nothing at the start. */
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>

@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "core/alloc.h"
@@ -16,6 +15,7 @@
 #include "core/strv.h"
 #include "core/text.h"
 #include "plan/plan.h"
+#include "session/descriptors.h"
 #include "session/monitor.h"
 
 /* ---- the description that init gets ---- */
@@ -133,19 +133,17 @@ static int to_memory_file(const struct text *text, struct sb_error *error) {
 
 /* ---- requests ---- */
 
-/* A folder would be a way out: openat(0, "..") walks the host. A file for reading could be opened
- * again for writing where nothing holds it: see plan_request.outside_files. */
+/* A file for reading could be opened again for writing where nothing holds it: see
+ * plan_request.outside_files. */
 static int check_descriptors(const struct plan *plan, const int fds[3], struct sb_error *error) {
   bool held = plan_holds_outside_files(plan);
+  bool datagrams = !plan->guards_sockets || plan->unix_datagrams;
   for (int i = 0; i < 3; i++) {
-    struct stat status;
     if (fds[i] < 0)
       return fail_request(error, "no descriptors for stdin, stdout and stderr came with it",
                           "pass three descriptors, or ask for \"tty\": true");
-    if (fstat(fds[i], &status) == 0 && S_ISDIR(status.st_mode)) {
-      sb_fail(error, SB_CODE_USAGE, 0, "descriptor %d is a folder", i);
-      return sb_hint(error, "redirect it from a file, or from /dev/null");
-    }
+    if (descriptor_check(fds[i], i, datagrams, error) < 0)
+      return -1;
     if (!held && fd_is_readable_file(fds[i])) {
       sb_fail(error, SB_CODE_USAGE, 0, "descriptor %d is a file that the session could write to",
               i);

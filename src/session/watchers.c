@@ -2,8 +2,6 @@
  * the same user; still a wrong message is refused and widens nothing. */
 #include "session/watchers.h"
 
-#include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -11,7 +9,6 @@
 #include "core/alloc.h"
 #include "core/cleanup.h"
 #include "core/escape.h"
-#include "core/file.h"
 #include "core/json.h"
 #include "core/path.h"
 #include "session/ancestors.h"
