@@ -6,15 +6,9 @@
 #include <stdbool.h>
 
 /* Which calls wait for a listener: none; those that take a path (traps.def); connect(2) alone. A
- * datagram of a UNIX socket names its receiver without connect(2), in memory: where that call waits,
- * such sockets cannot be made, unless policy wants them (WAIT_CONNECT_DATAGRAMS). */
-enum seccomp_waits {
-  WAIT_NOTHING,
-  WAIT_PATHS,
-  WAIT_CONNECT,
-  WAIT_CONNECT_DATAGRAMS,
-  WAIT_COUNT
-};
+ * datagram of a UNIX socket names its receiver without connect(2), in memory: where that call
+ * waits, such sockets cannot be made, unless policy wants them (WAIT_CONNECT_DATAGRAMS). */
+enum seccomp_waits { WAIT_NOTHING, WAIT_PATHS, WAIT_CONNECT, WAIT_CONNECT_DATAGRAMS, WAIT_COUNT };
 
 struct seccomp_variant {
   bool debug;      /* ptrace and process_vm_* allowed */
