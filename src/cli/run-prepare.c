@@ -63,8 +63,7 @@ static int given_descriptors(const struct invocation *invocation) {
 }
 
 static int check_descriptors(const struct run *run, struct sb_error *error) {
-  const struct policy *policy = run->policy;
-  bool datagrams = policy->mode != MODE_STATIC || policy->network.unix_datagrams;
+  bool datagrams = run->policy->network.unix_datagrams;
   for (int fd = 0; fd < given_descriptors(run->invocation); fd++) {
     if (descriptor_check(fd, fd, datagrams, error) < 0)
       return -1;

@@ -6,5 +6,5 @@
 
 #include "core/error.h"
 
-/* `number` is what the command will know it by. `datagrams`: UNIX datagram sockets do no harm. */
+/* `number` is what the command will know it by. `datagrams`: policy wants UNIX datagram sockets. */
 int descriptor_check(int fd, int number, bool datagrams, struct sb_error *error);

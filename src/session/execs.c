@@ -137,12 +137,11 @@ static int to_memory_file(const struct text *text, struct sb_error *error) {
  * plan_request.outside_files. */
 static int check_descriptors(const struct plan *plan, const int fds[3], struct sb_error *error) {
   bool held = plan_holds_outside_files(plan);
-  bool datagrams = !plan->guards_sockets || plan->unix_datagrams;
   for (int i = 0; i < 3; i++) {
     if (fds[i] < 0)
       return fail_request(error, "no descriptors for stdin, stdout and stderr came with it",
                           "pass three descriptors, or ask for \"tty\": true");
-    if (descriptor_check(fds[i], i, datagrams, error) < 0)
+    if (descriptor_check(fds[i], i, plan->unix_datagrams, error) < 0)
       return -1;
     if (!held && fd_is_readable_file(fds[i])) {
       sb_fail(error, SB_CODE_USAGE, 0, "descriptor %d is a file that the session could write to",
