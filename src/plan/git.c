@@ -226,8 +226,8 @@ static int protect_worktrees(struct compiler *compiler, const char *git, struct 
   } names[] = {{"commondir", false}, {"gitdir", false}, {"config.worktree", true}};
   _cleanup_free_ char *folder = path_join(git, "worktrees");
   struct names_found found = {.folder = folder};
-  walk_folder(folder, 1, find_worktrees, &found);
-  int result = 0;
+  _cleanup_free_ char *closed = walk_folder_wholly(folder, 1, find_worktrees, &found);
+  int result = compile_check_closed(compiler, closed, error);
   for (size_t i = 0; result == 0 && i < found.paths.count * ARRAY_SIZE(names); i++)
     result = protect_name(compiler, found.paths.items[i / ARRAY_SIZE(names)],
                           names[i % ARRAY_SIZE(names)].name, names[i % ARRAY_SIZE(names)].reserve,
@@ -265,8 +265,8 @@ static char *submodule_work_tree(const char *git) {
 static int protect_modules(struct compiler *compiler, const char *git, struct sb_error *error) {
   _cleanup_free_ char *folder = path_join(git, "modules");
   struct names_found found = {.folder = folder};
-  walk_folder(folder, MODULES_DEPTH, find_modules, &found);
-  int result = 0;
+  _cleanup_free_ char *closed = walk_folder_wholly(folder, MODULES_DEPTH, find_modules, &found);
+  int result = compile_check_closed(compiler, closed, error);
   for (size_t i = 0; result == 0 && i < found.paths.count; i++) {
     const char *module = found.paths.items[i];
     _cleanup_free_ char *tree = submodule_work_tree(module);
@@ -297,13 +297,15 @@ static char *worktree_common_folder(const char *place, const char *git) {
   return path_is_under(git, worktrees) ? steal_pointer(common) : NULL;
 }
 
-/* A submodule whose superproject lies above us and keeps the git folder. */
+/* A submodule whose superproject lies above us and keeps the git folder, which names us back. */
 static bool is_submodule_folder(const char *place, const char *git) {
   const char *marker = strstr(git, "/.git/modules/");
   if (!marker || !is_git_folder(git))
     return false;
   _cleanup_free_ char *super = xstrndup(git, (size_t)(marker - git));
-  return path_is_under(place, super);
+  _cleanup_free_ char *named = submodule_work_tree(git);
+  _cleanup_free_ char *tree = named ? compile_resolve(named) : NULL;
+  return tree && strcmp(tree, place) == 0 && path_is_under(place, super);
 }
 
 static bool is_hidden(const struct compiler *compiler, const char *path) {
@@ -333,7 +335,9 @@ static int protect_gitfile(struct compiler *compiler, const char *place, struct 
   }
   if (is_submodule_folder(place, git) && !is_hidden(compiler, git)) {
     compile_writable(compiler, git, true, "git: the repository of this submodule");
-    return protect_git_folder(compiler, git, place, error);
+    return protect_git_folder(compiler, git, place, error) < 0
+               ? -1
+               : protect_modules(compiler, git, error);
   }
   _cleanup_free_ char *shown = escape_string(git);
   strv_addf(&compiler->plan->warnings,
@@ -342,6 +346,11 @@ static int protect_gitfile(struct compiler *compiler, const char *place, struct 
 }
 
 /* ---- one writable place ---- */
+
+static bool pass_by(void *context, const struct walk_entry *entry) {
+  (void)context, (void)entry;
+  return false;
+}
 
 static int protect_repository(struct compiler *compiler, const char *place,
                               struct sb_error *error) {
@@ -357,6 +366,9 @@ static int protect_repository(struct compiler *compiler, const char *place,
     _cleanup_free_ char *target = compile_resolve(git);
     return target && is_git_folder(target) ? protect_git_folder(compiler, target, place, error) : 0;
   }
+  _cleanup_free_ char *closed = walk_folder_wholly(git, 1, pass_by, NULL);
+  if (compile_check_closed(compiler, closed, error) < 0)
+    return -1;
   if (!holds_git_files(git))
     return 0; /* empty or foreign: the protected names of the policy reserve it */
   if (protect_git_folder(compiler, git, place, error) < 0)
@@ -375,14 +387,15 @@ static bool find_repositories(void *context, const struct walk_entry *entry) {
 
 /* Repositories below the project were found on the way; a folder of projects that somebody made
  * writable is looked through here, not too deep, for it may be a cache. */
-static void find_nested(struct compiler *compiler, const char *place) {
+static int find_nested(struct compiler *compiler, const char *place, struct sb_error *error) {
   if (path_is_under(place, compiler->host->project))
-    return;
+    return 0;
   struct names_found found = {.folder = place};
-  walk_folder(place, NESTED_DEPTH, find_repositories, &found);
+  _cleanup_free_ char *closed = walk_folder_wholly(place, NESTED_DEPTH, find_repositories, &found);
   STRV_FOREACH (path, &found.paths)
     strv_add(&compiler->repositories, *path);
   strv_clear(&found.paths);
+  return compile_check_closed(compiler, closed, error);
 }
 
 int compile_git(struct compiler *compiler, struct sb_error *error) {
@@ -391,9 +404,8 @@ int compile_git(struct compiler *compiler, struct sb_error *error) {
     _cleanup_free_ char *place = xstrdup(compiler->writable.items[i]);
     if (strv_contains(&compiler->caches, place))
       continue;
-    if (protect_repository(compiler, place, error) < 0)
+    if (protect_repository(compiler, place, error) < 0 || find_nested(compiler, place, error) < 0)
       return -1;
-    find_nested(compiler, place);
   }
   STRV_FOREACH (nested, &compiler->repositories) {
     if (compile_covered(&compiler->writable, *nested) &&

@@ -187,20 +187,22 @@ static bool is_out_of_place(const struct group *group) {
          policy_decide(compiler->policy, project, ACCESS_WRITE).verdict != VERDICT_ALLOW;
 }
 
-static void walk_group(struct group *group, const struct inode_set *secrets) {
+static int walk_group(struct group *group, const struct inode_set *secrets,
+                      struct sb_error *error) {
   struct stat status;
   if (is_out_of_place(group)) {
     strv_add(&group->compiler->plan->notes,
              "not in a project: built-in patterns such as **/.env were not searched for");
-    return;
+    return 0;
   }
   if (stat(group->folder, &status) < 0)
-    return;
+    return 0;
   if (group->hides && secrets->count > 0 && status.st_dev == secrets->device)
     group->secrets = secrets;
   group->set = glob_set_new(group->patterns, group->count);
-  walk_folder(group->folder, group->max_depth, visit, group);
+  _cleanup_free_ char *closed = walk_folder_wholly(group->folder, group->max_depth, visit, group);
   glob_set_free(group->set);
+  return compile_check_closed(group->compiler, closed, error);
 }
 
 static void groups_clear(struct groups *groups) {
@@ -223,8 +225,8 @@ static void collect_secrets(const struct compiler *compiler, struct inode_set *s
 }
 
 int compile_globs(struct compiler *compiler, struct sb_error *error) {
-  (void)error;
   struct groups groups = {0};
+  int result = 0;
   for (size_t i = 0; i < compiler->policy->rule_count; i++) {
     const struct rule *rule = &compiler->policy->rules[i];
     if (rule->is_glob && rule->kind != RULE_UNPROTECT)
@@ -233,11 +235,11 @@ int compile_globs(struct compiler *compiler, struct sb_error *error) {
   struct inode_set secrets = {0};
   collect_secrets(compiler, &secrets);
   clock_gettime(CLOCK_REALTIME, &compiler->plan->walked.at);
-  for (size_t i = 0; i < groups.count; i++)
-    walk_group(&groups.items[i], &secrets);
+  for (size_t i = 0; result == 0 && i < groups.count; i++)
+    result = walk_group(&groups.items[i], &secrets, error);
   inode_set_clear(&secrets);
   groups_clear(&groups);
-  return 0;
+  return result;
 }
 
 /* ---- what appears later ---- */

@@ -166,11 +166,42 @@ static int fix_folders(struct compiler *compiler, const char *place, const char 
   return 0;
 }
 
+int compile_check_closed(const struct compiler *compiler, const char *folder,
+                         struct sb_error *error) {
+  if (!folder || policy_decide(compiler->policy, folder, ACCESS_WRITE).verdict != VERDICT_ALLOW)
+    return 0;
+  _cleanup_free_ char *shown = escape_string(folder);
+  sb_fail(error, SB_CODE_SYSTEM, EACCES, "looking into '%s'", shown);
+  return sb_hint(error,
+                 "the command could open it again, and what should be hidden or protected in "
+                 "it would not be: chmod u+rwx it, or remove it");
+}
+
+/* The folder above it that we cannot enter, if it is ours. New string, or NULL. */
+static char *closed_above(const char *path) {
+  struct stat status;
+  if (lstat(path, &status) == 0 || errno != EACCES)
+    return NULL;
+  char *folder = path_parent(path);
+  while (lstat(folder, &status) < 0 && strcmp(folder, "/") != 0) {
+    char *parent = path_parent(folder);
+    free(folder);
+    folder = parent;
+  }
+  if (S_ISDIR(status.st_mode) && status.st_uid == geteuid())
+    return folder;
+  free(folder);
+  return NULL;
+}
+
 int compile_protect(struct compiler *compiler, const char *path, bool reserve_missing,
                     const char *content, const char *why, struct sb_error *error) {
   const char *place = writable_above(compiler, path);
   if (!place || strcmp(place, path) == 0 || compile_covered(&compiler->sealed, path))
     return 0; /* not writable anyway, or made writable by name */
+  _cleanup_free_ char *closed = closed_above(path);
+  if (compile_check_closed(compiler, closed, error) < 0)
+    return -1;
   int settled = fix_folders(compiler, place, path, reserve_missing, why, error);
   if (settled != 0)
     return settled < 0 ? -1 : 0;

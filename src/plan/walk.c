@@ -5,7 +5,10 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include "core/alloc.h"
 #include "core/cleanup.h"
 #include "core/folder.h"
 #include "core/path.h"
@@ -18,7 +21,19 @@ struct walk {
   bool may_descend;   /* below the folder being read */
   struct text path;   /* of the entry being looked at, relative */
   struct text queued; /* names of folders still to enter, per level, NUL-separated */
+  char *closed;       /* a folder of ours that cannot be looked into, relative; or NULL */
 };
+
+/* Both are needed: to list it, and to reach what is in it. Root may everything. */
+static bool is_open(int fd) {
+  return fd >= 0 && (geteuid() == 0 || faccessat(fd, ".", X_OK, AT_EACCESS) == 0);
+}
+
+static bool is_own(int parent, const char *name) {
+  struct stat status;
+  return fstatat(parent, name, &status, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(status.st_mode) &&
+         status.st_uid == geteuid();
+}
 
 static bool visit_entry(void *context, const struct folder_entry *entry) {
   struct walk *walk = context;
@@ -44,8 +59,11 @@ static void walk_level(struct walk *walk, int fd, size_t depth) {
   for (size_t at = first; at < last; at += strlen(walk->queued.data + at) + 1) {
     const char *name = walk->queued.data + at;
     _cleanup_close_ int child = folder_open(fd, name);
-    if (child < 0)
+    if (!is_open(child)) {
+      if (!walk->closed && is_own(fd, name))
+        walk->closed = xasprintf("%.*s%s", (int)prefix, prefix ? walk->path.data : "", name);
       continue;
+    }
     text_append(&walk->path, name);
     text_append_char(&walk->path, '/');
     walk_level(walk, child, depth + 1);
@@ -54,13 +72,21 @@ static void walk_level(struct walk *walk, int fd, size_t depth) {
   walk->queued.length = first;
 }
 
-void walk_folder(const char *folder, size_t max_depth, walk_visit *visit, void *context) {
+char *walk_folder_wholly(const char *folder, size_t max_depth, walk_visit *visit, void *context) {
   struct walk walk = {.visit = visit, .context = context, .max_depth = max_depth};
   _cleanup_close_ int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd >= 0)
+  if (is_open(fd))
     walk_level(&walk, fd, 1);
+  else if (is_own(AT_FDCWD, folder))
+    walk.closed = xstrdup("");
   text_clear(&walk.path);
   text_clear(&walk.queued);
+  _cleanup_free_ char *closed = walk.closed;
+  return closed ? path_join(folder, closed) : NULL;
+}
+
+void walk_folder(const char *folder, size_t max_depth, walk_visit *visit, void *context) {
+  free(walk_folder_wholly(folder, max_depth, visit, context));
 }
 
 void walk_part(const char *folder, const char *part, walk_visit *visit, void *context) {
@@ -71,6 +97,7 @@ void walk_part(const char *folder, const char *part, walk_visit *visit, void *co
   text_append_char(&walk.path, '/');
   if (fd >= 0)
     walk_level(&walk, fd, 1);
+  free(walk.closed);
   text_clear(&walk.path);
   text_clear(&walk.queued);
 }

@@ -16,8 +16,12 @@ struct walk_entry {
 typedef bool walk_visit(void *context, const struct walk_entry *entry);
 
 /* Walks without crossing symbolic links. max_depth 1: the folder's own entries only; 0: no limit.
- * What cannot be opened is passed over: nobody inside can open it either. */
+ * What cannot be opened is passed over. */
 void walk_folder(const char *folder, size_t max_depth, walk_visit *visit, void *context);
+
+/* The same, and the name of a folder that could not be looked into although it is ours, or NULL.
+ * Its mode can be changed by everybody who is us, so also inside. New string. */
+char *walk_folder_wholly(const char *folder, size_t max_depth, walk_visit *visit, void *context);
 
 /* The same for a part of it: a folder below, whose entries are told with their whole path. */
 void walk_part(const char *folder, const char *part, walk_visit *visit, void *context);

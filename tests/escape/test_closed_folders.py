@@ -1,0 +1,86 @@
+"""A folder that one session has closed to its owner hides from the next what has to be protected in
+it, and whoever is its owner can open it again: also the command."""
+
+import os
+import subprocess
+
+import pytest
+
+PEER = os.environ.get("SANDBOX_PEER")
+pytestmark = [pytest.mark.escape,
+              pytest.mark.skipif(bool(PEER), reason="a promise of ours, not of other sandboxes")]
+
+SECRET = "KEY=hunter2"
+
+
+def git(box, *words):
+    assert box.plain(["git", "-c", "protocol.file.allow=always", "-c", "user.name=a", "-c",
+                      "user.email=a@example.org", *words]).exit == 0, words
+
+
+def content(path):
+    with open(path, encoding="utf-8") as text:
+        return text.read()
+
+
+@pytest.mark.parametrize("mode", ["0", "0311", "0644"])
+@pytest.mark.parametrize("closed", [".git", ".", "sub", "sub/vendor"])
+def test_closed_by_an_earlier_session(box, closed, mode):
+    """As a plain user nothing starts, and the fix is named; root looks into it all the same."""
+    box.identity.file(box.path("sub", ".env"), SECRET + "\n", 0o600)
+    git(box, "init", "-q", box.path("sub", "vendor"))
+    configs = [box.path(".git/config"), box.path("sub/vendor/.git/config")]
+    before = [content(path) for path in configs]
+    try:
+        assert box.run(["chmod", mode, closed]).exit == 0
+        result = box.run(["sh", "-c", f"chmod 755 {closed}; cat sub/.env; echo evil >>.git/config; "
+                          "echo evil >>sub/vendor/.git/config; echo evil >.git/hooks/post-merge"])
+        assert SECRET not in result.stdout, result
+        if box.identity.uid != 0:
+            assert result.exit == 125 and "  fix: " in result.stderr, result
+    finally:
+        os.chmod(box.path(closed), 0o755)
+    assert [content(path) for path in configs] == before
+    assert not os.path.exists(box.path(".git/hooks/post-merge"))
+    assert box.run(["true"]).exit == 0, "open again, it starts"
+
+
+def test_folder_of_somebody_else(box):
+    """Nobody inside can open it, and it is in nobody's way: a database's, for example."""
+    if box.identity.uid == 0:
+        pytest.skip("root looks into everything")
+    os.mkdir(box.path("data"), 0o700)  # root's
+    try:
+        assert box.run(["true"]).exit == 0
+    finally:
+        os.rmdir(box.path("data"))
+
+
+def test_git_file_that_claims_another_submodule(box):
+    """Its git folder is writable only for the work tree that it names."""
+    top = box.home("big")
+    for name in ("one", "two"):
+        git(box, "init", "-q", box.home(name))
+        git(box, "-C", box.home(name), "commit", "-q", "--allow-empty", "-m", "x")
+    git(box, "init", "-q", top)
+    for name in ("one", "two"):
+        git(box, "-C", top, "submodule", "-q", "add", box.home(name), name)
+    place, other = os.path.join(top, "one"), os.path.join(top, ".git/modules/two")
+    probe = f"touch {top}/.git/modules/one/own && echo OWN; touch {other}/x && echo OTHER"
+    assert box.run(["sh", "-c", probe], cwd=place).stdout == "OWN\n", "control"
+    planted = box.run(["sh", "-c", f"mkdir n && echo 'gitdir: {other}' >n/.git"], cwd=place)
+    assert planted.exit == 0, planted
+    assert box.run(["sh", "-c", probe], cwd=place).stdout == "OWN\n"
+    assert not os.path.exists(os.path.join(other, "x"))
+    subprocess.run(["rm", "-rf", top, box.home("one"), box.home("two")], check=True)
+
+
+@pytest.mark.parametrize("limit", ["RLIMIT_NOFILE", "RLIMIT_NPROC"])
+def test_limits_of_init(box, limit):
+    script = ("import resource, sys\n"
+              f"number = resource.{limit}\n"
+              "resource.prlimit(0, number, resource.prlimit(0, number))\n"
+              "print(len(resource.prlimit(1, number)))\n"
+              "try: resource.prlimit(1, number, (1, 1)); print('set')\n"
+              "except PermissionError: print('refused')\n")
+    assert box.run(["/usr/bin/python3", "-c", script]).stdout.split()[-1] == "refused"
