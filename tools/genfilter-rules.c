@@ -138,6 +138,10 @@ const struct rule rules[] = {
      * have what they want. */
     {{"setrlimit"}, ALWAYS, DO_NOTHING, {EQUAL(0, RLIMIT_CORE)}},
     {{"setrlimit"}, ALWAYS, ALLOW},
+    /* One's own only: init runs as the same user, and without descriptors it could not do its part.
+     */
+    {{"prlimit64"}, ALWAYS, REFUSE(EPERM), {NOT_EQUAL(0, 0), NOT_NULL_LOW(2)}},
+    {{"prlimit64"}, ALWAYS, REFUSE(EPERM), {NOT_EQUAL(0, 0), NOT_NULL_HIGH(2)}},
     {{"prlimit64"}, ALWAYS, DO_NOTHING, {EQUAL(1, RLIMIT_CORE), NOT_NULL_LOW(2)}},
     {{"prlimit64"}, ALWAYS, DO_NOTHING, {EQUAL(1, RLIMIT_CORE), NOT_NULL_HIGH(2)}},
     {{"prlimit64"}, ALWAYS, ALLOW},

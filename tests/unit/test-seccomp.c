@@ -127,6 +127,9 @@ static const struct expectation expectations[] = {
     {ALL, REFUSE(0), "setrlimit", {GARBAGE | RLIMIT_CORE, 1}},
     {ALL, ALLOW, "prlimit64", {0, RLIMIT_NOFILE, 1}},
     {ALL, ALLOW, "prlimit64", {0, RLIMIT_CORE, 0, 1}},
+    {ALL, ALLOW, "prlimit64", {1, RLIMIT_NOFILE, 0, 1}},
+    {ALL, REFUSE(EPERM), "prlimit64", {1, RLIMIT_NOFILE, 1}},
+    {ALL, REFUSE(EPERM), "prlimit64", {1, RLIMIT_NOFILE, 1ULL << 32}},
     {ALL, REFUSE(0), "prlimit64", {0, GARBAGE | RLIMIT_CORE, 1}},
     {ALL, REFUSE(0), "prlimit64", {0, RLIMIT_CORE, 1ULL << 32}},
 
