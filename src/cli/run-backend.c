@@ -131,7 +131,6 @@ int run_plan_elsewhere(struct run *run, uint64_t *ret_asked, struct sb_error *er
 static int execute_elsewhere(struct run *run, const struct backend *backend,
                              const struct backend_request *request,
                              struct session_result *ret_result, struct sb_error *error) {
-  run->planned = true;
   run->output.backend = backend->name;
   run_show_warnings(run);
   bool overlaid = plan_has_overlays(&run->plan);

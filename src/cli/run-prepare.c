@@ -136,7 +136,14 @@ int run_make_plan(struct run *run, struct sb_error *error) {
     return -1;
   if (!invocation_has(run->invocation, RUN_DRY_RUN))
     make_own_folders(&run->host);
-  return plan_compile(&request, &run->plan, error);
+  if (plan_compile(&request, &run->plan, error) < 0)
+    return -1;
+  run->planned = true; /* a plan is completed once */
+  for (int fd = 0; fd < given_descriptors(run->invocation); fd++) {
+    if (descriptor_check_file(fd, fd, &run->plan, error) < 0)
+      return -1;
+  }
+  return 0;
 }
 
 int run_prepare(struct run *run, struct sb_error *error) {

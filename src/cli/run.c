@@ -165,7 +165,6 @@ static int compile(void *context, struct sb_error *error) {
   struct run *run = context;
   if (run_make_plan(run, error) < 0)
     return -1;
-  run->planned = true;
   run_show_warnings(run);
   if (run_wants_report(run))
     run_watched_places(&run->plan, &run->watched);
@@ -226,13 +225,12 @@ static int run_session(struct run *run, struct session_result *ret_result, struc
 /* The kernel or its settings refused, not the caller's policy: what `require` is about. */
 static bool is_missing_protection(struct run *run, const struct session_result *result,
                                   const struct sb_error *error) {
+  if (result->started || result->exit_code != EXIT_CODE_FAILURE ||
+      error->code != SB_CODE_UNSUPPORTED)
+    return false;
   /* A plan that cannot be made is never a reason to run without one. */
   _cleanup_error_ struct sb_error ignored = {0};
-  if (!run->planned && run_make_plan(run, &ignored) < 0)
-    return false;
-  run->planned = true; /* a plan is completed once */
-  return !result->started && result->exit_code == EXIT_CODE_FAILURE &&
-         error->code == SB_CODE_UNSUPPORTED;
+  return run->planned || run_make_plan(run, &ignored) == 0;
 }
 
 /* By the native engine; where the machine does not let it, by whatever else holds the policy. */

@@ -9,6 +9,7 @@
 #include "core/cleanup.h"
 #include "core/escape.h"
 #include "core/json.h"
+#include "core/path.h"
 #include "core/text.h"
 
 static const struct {
@@ -129,6 +130,20 @@ bool plan_has_overlays(const struct plan *plan) {
 
 bool plan_holds_outside_files(const struct plan *plan) {
   return !plan->landlock.lenient;
+}
+
+bool plan_guards_file(const struct plan *plan, const char *path) {
+  bool writable = false, guarded = false;
+  for (size_t i = 0; i < plan->operation_count; i++) {
+    const struct operation *operation = &plan->operations[i];
+    bool guards = operation->kind == OPERATION_PROTECT || operation->kind == OPERATION_MASK ||
+                  operation->kind == OPERATION_READONLY;
+    if ((guards || operation->kind == OPERATION_WRITABLE) && path_is_under(path, operation->path)) {
+      guarded |= guards;
+      writable |= !guards;
+    }
+  }
+  return writable && guarded;
 }
 
 json_t *plan_to_json(const struct plan *plan) {

@@ -169,6 +169,9 @@ bool plan_has_overlays(const struct plan *plan);
  * plan_request.outside_files. Without Landlock nothing ever holds them, and that is said. */
 bool plan_holds_outside_files(const struct plan *plan);
 
+/* Is it, by its host path, within a writable place, but not writable itself? */
+bool plan_guards_file(const struct plan *plan, const char *path);
+
 /* Where a command may be found by the PATH of this environment (or where it says itself). */
 void plan_find_executables(const struct strv *environment, const char *command,
                            struct strv *ret_places);

@@ -1,8 +1,13 @@
 /* Descriptors that lead out; see descriptors.h. */
 #include "session/descriptors.h"
 
+#include <limits.h>
+#include <stdio.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/path.h"
 
 static int socket_option(int fd, int name) {
   int value = -1;
@@ -26,6 +31,11 @@ static const char *how_socket_leads_out(int fd, bool datagrams) {
   return sends || is_connected(fd) ? NULL : "is a socket without a connection";
 }
 
+static int refuse(int number, const char *problem, struct sb_error *error) {
+  sb_fail(error, SB_CODE_USAGE, 0, "descriptor %d %s", number, problem);
+  return sb_hint(error, "pass it through a pipe: cat | sandbox ... | cat");
+}
+
 int descriptor_check(int fd, int number, bool datagrams, struct sb_error *error) {
   struct stat status;
   if (fstat(fd, &status) < 0)
@@ -35,8 +45,20 @@ int descriptor_check(int fd, int number, bool datagrams, struct sb_error *error)
     return sb_hint(error, "redirect it from a file, or from /dev/null");
   }
   const char *problem = S_ISSOCK(status.st_mode) ? how_socket_leads_out(fd, datagrams) : NULL;
-  if (!problem)
+  return problem ? refuse(number, problem, error) : 0;
+}
+
+int descriptor_check_file(int fd, int number, const struct plan *plan, struct sb_error *error) {
+  char link[32], path[PATH_MAX];
+  struct stat status;
+  snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+  ssize_t length = -1;
+  if (fstat(fd, &status) == 0 && S_ISREG(status.st_mode))
+    length = readlink(link, path, sizeof path - 1);
+  if (length < 0)
     return 0;
-  sb_fail(error, SB_CODE_USAGE, 0, "descriptor %d %s", number, problem);
-  return sb_hint(error, "pass it through a pipe: cat | sandbox ... | cat");
+  path[length] = '\0';
+  return plan_guards_file(plan, path)
+             ? refuse(number, "is a file that is hidden or protected here", error)
+             : 0;
 }

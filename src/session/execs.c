@@ -141,7 +141,8 @@ static int check_descriptors(const struct plan *plan, const int fds[3], struct s
     if (fds[i] < 0)
       return fail_request(error, "no descriptors for stdin, stdout and stderr came with it",
                           "pass three descriptors, or ask for \"tty\": true");
-    if (descriptor_check(fds[i], i, plan->unix_datagrams, error) < 0)
+    if (descriptor_check(fds[i], i, plan->unix_datagrams, error) < 0 ||
+        descriptor_check_file(fds[i], i, plan, error) < 0)
       return -1;
     if (!held && fd_is_readable_file(fds[i])) {
       sb_fail(error, SB_CODE_USAGE, 0, "descriptor %d is a file that the session could write to",

@@ -118,3 +118,35 @@ def test_connected_pair_is_a_stream_like_any_other(box):
         ours.shutdown(socket.SHUT_WR)
         assert ours.makefile("rb").read() == b"through"
         assert process.wait(10) == 0, process.stderr.read()
+
+
+# The descriptor is on the host's own mount: it can be opened again, as it was not opened before.
+AGAIN = """
+import os, sys
+for flags in os.O_WRONLY | os.O_APPEND, os.O_RDONLY:
+    fd = os.open("/proc/self/fd/" + sys.argv[1], flags)
+    os.write(fd, b"evil") if flags else os.read(fd, 99)
+"""
+
+
+@pytest.mark.parametrize("redirection", ["<{0}", ">>{0}"])
+@pytest.mark.parametrize("name", [".mcp.json", ".env", ".git/config"])
+@pytest.mark.parametrize("how", ["run", "exec"])
+def test_guarded_file_as_a_stream(box, name, redirection, how):
+    with open(box.path(name), encoding="utf-8") as text:
+        before = text.read()
+    redirected = redirection.format(box.path(name))
+    argv = ["/usr/bin/python3", "-c", AGAIN, "01"[redirection.startswith(">")]]
+    with contextlib.ExitStack() as stack:
+        if how == "run":
+            words = box.wrap(argv)
+        else:
+            sid = stack.enter_context(sessions.idle(box))
+            words = [box.world.command, "exec", sid, "--", *argv]
+        result = box.plain(["sh", "-c", f'"$@" {redirected}', "sh", *words])
+    assert result.exit == 125 and "hidden or protected" in result.stderr, result
+    with open(box.path(name), encoding="utf-8") as text:
+        assert text.read() == before
+    control = box.plain(["sh", "-c", f'"$@" {redirected}', "sh", *argv])
+    with open(box.path(name), encoding="utf-8") as text:
+        assert control.exit == 0 and "evil" in text.read(), "control"
