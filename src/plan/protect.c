@@ -180,8 +180,6 @@ int compile_check_closed(const struct compiler *compiler, const char *folder,
 /* The folder above it that we cannot enter, if it is ours. New string, or NULL. */
 static char *closed_above(const char *path) {
   struct stat status;
-  if (lstat(path, &status) == 0 || errno != EACCES)
-    return NULL;
   char *folder = path_parent(path);
   while (lstat(folder, &status) < 0 && strcmp(folder, "/") != 0) {
     char *parent = path_parent(folder);
@@ -199,18 +197,18 @@ int compile_protect(struct compiler *compiler, const char *path, bool reserve_mi
   const char *place = writable_above(compiler, path);
   if (!place || strcmp(place, path) == 0 || compile_covered(&compiler->sealed, path))
     return 0; /* not writable anyway, or made writable by name */
-  _cleanup_free_ char *closed = closed_above(path);
+  struct stat status;
+  int missing = lstat(path, &status) < 0 ? errno : 0;
+  _cleanup_free_ char *closed = missing == EACCES ? closed_above(path) : NULL;
   if (compile_check_closed(compiler, closed, error) < 0)
     return -1;
   int settled = fix_folders(compiler, place, path, reserve_missing, why, error);
   if (settled != 0)
     return settled < 0 ? -1 : 0;
-  struct stat status;
-  if (lstat(path, &status) < 0) {
-    if (errno == ENOENT && reserve_missing)
-      reserve_missing_name(compiler, path, content, why);
+  if (missing == ENOENT && reserve_missing)
+    reserve_missing_name(compiler, path, content, why);
+  if (missing)
     return 0;
-  }
   if (S_ISLNK(status.st_mode))
     return protect_link(compiler, path, why, error);
   if (is_placeholder(path, content))
