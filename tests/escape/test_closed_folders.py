@@ -73,14 +73,3 @@ def test_git_file_that_claims_another_submodule(box):
     assert box.run(["sh", "-c", probe], cwd=place).stdout == "OWN\n"
     assert not os.path.exists(os.path.join(other, "x"))
     subprocess.run(["rm", "-rf", top, box.home("one"), box.home("two")], check=True)
-
-
-@pytest.mark.parametrize("limit", ["RLIMIT_NOFILE", "RLIMIT_NPROC"])
-def test_limits_of_init(box, limit):
-    script = ("import resource, sys\n"
-              f"number = resource.{limit}\n"
-              "resource.prlimit(0, number, resource.prlimit(0, number))\n"
-              "print(len(resource.prlimit(1, number)))\n"
-              "try: resource.prlimit(1, number, (1, 1)); print('set')\n"
-              "except PermissionError: print('refused')\n")
-    assert box.run(["/usr/bin/python3", "-c", script]).stdout.split()[-1] == "refused"

@@ -303,3 +303,25 @@ def test_core_handler_of_the_host_is_not_started(box):
     assert not os.path.exists(mark)
     box.plain(crash)
     assert eventually(lambda: os.path.exists(mark)), "the control starts no handler"
+
+
+LIMIT = r"""
+import resource, subprocess, sys
+number = getattr(resource, sys.argv[1])
+resource.prlimit(0, number, resource.prlimit(0, number))  # one's own
+for target in subprocess.Popen(["sleep", "9"]), None:
+    try: resource.prlimit(target.pid if target else 1, number, (1, 1)); print("set")
+    except PermissionError: print("refused")
+    if target: target.kill()
+"""
+
+
+@pytest.mark.parametrize("limit", ["RLIMIT_NOFILE", "RLIMIT_NPROC"])
+def test_limits_of_others(box, limit):
+    """Without descriptors or processes init could start no `exec`."""
+    argv = ["/usr/bin/python3", "-c", LIMIT, limit]
+    own_user_space = ["unshare", "--user", "--pid", "--fork", "--map-root-user"]
+    control = box.plain([*own_user_space, *argv])
+    assert "set" in control.stdout.split(), control
+    result = box.run(argv)
+    assert result.exit == 0 and result.stdout.split() == ["refused"] * 2, result
