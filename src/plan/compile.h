@@ -93,9 +93,9 @@ int compile_protect_target(struct compiler *compiler, const char *link, const ch
 
 /* Protects one existing name (or reserves a missing one) inside a writable place, with all folders
  * between them fixed. `content`: what a placeholder file must hold, NULL for a folder. */
-/* Fails if a folder can be written to inside and, if its mode is changed there, hides from us what
- * has to be protected in it. `folder`: one that was found to be closed, or NULL. */
-int compile_check_closed(const struct compiler *compiler, const char *folder,
+/* Fails if one of the closed folders can be written to inside: if its mode is changed there, it has
+ * hidden from us what has to be protected in it. */
+int compile_check_closed(const struct compiler *compiler, const struct strv *closed,
                          struct sb_error *error);
 
 int compile_protect(struct compiler *compiler, const char *path, bool reserve, const char *content,

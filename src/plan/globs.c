@@ -200,9 +200,10 @@ static int walk_group(struct group *group, const struct inode_set *secrets,
   if (group->hides && secrets->count > 0 && status.st_dev == secrets->device)
     group->secrets = secrets;
   group->set = glob_set_new(group->patterns, group->count);
-  _cleanup_free_ char *closed = walk_folder_wholly(group->folder, group->max_depth, visit, group);
+  _cleanup_strv_ struct strv closed = {0};
+  walk_folder_wholly(group->folder, group->max_depth, visit, group, &closed);
   glob_set_free(group->set);
-  return compile_check_closed(group->compiler, closed, error);
+  return compile_check_closed(group->compiler, &closed, error);
 }
 
 static void groups_clear(struct groups *groups) {

@@ -166,10 +166,7 @@ static int fix_folders(struct compiler *compiler, const char *place, const char 
   return 0;
 }
 
-int compile_check_closed(const struct compiler *compiler, const char *folder,
-                         struct sb_error *error) {
-  if (!folder || policy_decide(compiler->policy, folder, ACCESS_WRITE).verdict != VERDICT_ALLOW)
-    return 0;
+static int refuse_closed(const char *folder, struct sb_error *error) {
   _cleanup_free_ char *shown = escape_string(folder);
   sb_fail(error, SB_CODE_SYSTEM, EACCES, "looking into '%s'", shown);
   return sb_hint(error,
@@ -177,8 +174,17 @@ int compile_check_closed(const struct compiler *compiler, const char *folder,
                  "it would not be: chmod u+rwx it, or remove it");
 }
 
-/* The folder above it that we cannot enter, if it is ours. New string, or NULL. */
-static char *closed_above(const char *path) {
+int compile_check_closed(const struct compiler *compiler, const struct strv *closed,
+                         struct sb_error *error) {
+  STRV_FOREACH (folder, closed) {
+    if (policy_decide(compiler->policy, *folder, ACCESS_WRITE).verdict == VERDICT_ALLOW)
+      return refuse_closed(*folder, error);
+  }
+  return 0;
+}
+
+/* The folder above it that we cannot enter, if it is ours. */
+static void find_closed_above(const char *path, struct strv *ret_closed) {
   struct stat status;
   char *folder = path_parent(path);
   while (lstat(folder, &status) < 0 && strcmp(folder, "/") != 0) {
@@ -187,9 +193,9 @@ static char *closed_above(const char *path) {
     folder = parent;
   }
   if (S_ISDIR(status.st_mode) && status.st_uid == geteuid())
-    return folder;
-  free(folder);
-  return NULL;
+    strv_take(ret_closed, folder);
+  else
+    free(folder);
 }
 
 int compile_protect(struct compiler *compiler, const char *path, bool reserve_missing,
@@ -199,8 +205,10 @@ int compile_protect(struct compiler *compiler, const char *path, bool reserve_mi
     return 0; /* not writable anyway, or made writable by name */
   struct stat status;
   int missing = lstat(path, &status) < 0 ? errno : 0;
-  _cleanup_free_ char *closed = missing == EACCES ? closed_above(path) : NULL;
-  if (compile_check_closed(compiler, closed, error) < 0)
+  _cleanup_strv_ struct strv closed = {0};
+  if (missing == EACCES)
+    find_closed_above(path, &closed);
+  if (compile_check_closed(compiler, &closed, error) < 0)
     return -1;
   int settled = fix_folders(compiler, place, path, reserve_missing, why, error);
   if (settled != 0)

@@ -21,7 +21,7 @@ struct walk {
   bool may_descend;   /* below the folder being read */
   struct text path;   /* of the entry being looked at, relative */
   struct text queued; /* names of folders still to enter, per level, NUL-separated */
-  char *closed;       /* a folder of ours that cannot be looked into, relative; or NULL */
+  struct strv closed; /* folders of ours that cannot be looked into, relative */
 };
 
 /* Both are needed: to list it, and to reach what is in it. Root may everything. */
@@ -60,8 +60,8 @@ static void walk_level(struct walk *walk, int fd, size_t depth) {
     const char *name = walk->queued.data + at;
     _cleanup_close_ int child = folder_open(fd, name);
     if (!is_open(child)) {
-      if (!walk->closed && is_own(fd, name))
-        walk->closed = xasprintf("%.*s%s", (int)prefix, prefix ? walk->path.data : "", name);
+      if (is_own(fd, name))
+        strv_addf(&walk->closed, "%.*s%s", (int)prefix, prefix ? walk->path.data : "", name);
       continue;
     }
     text_append(&walk->path, name);
@@ -72,21 +72,24 @@ static void walk_level(struct walk *walk, int fd, size_t depth) {
   walk->queued.length = first;
 }
 
-char *walk_folder_wholly(const char *folder, size_t max_depth, walk_visit *visit, void *context) {
+void walk_folder_wholly(const char *folder, size_t max_depth, walk_visit *visit, void *context,
+                        struct strv *ret_closed) {
   struct walk walk = {.visit = visit, .context = context, .max_depth = max_depth};
   _cleanup_close_ int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (is_open(fd))
     walk_level(&walk, fd, 1);
   else if (is_own(AT_FDCWD, folder))
-    walk.closed = xstrdup("");
+    strv_add(&walk.closed, "");
+  STRV_FOREACH (closed, &walk.closed)
+    strv_take(ret_closed, path_join(folder, *closed));
+  strv_clear(&walk.closed);
   text_clear(&walk.path);
   text_clear(&walk.queued);
-  _cleanup_free_ char *closed = walk.closed;
-  return closed ? path_join(folder, closed) : NULL;
 }
 
 void walk_folder(const char *folder, size_t max_depth, walk_visit *visit, void *context) {
-  free(walk_folder_wholly(folder, max_depth, visit, context));
+  _cleanup_strv_ struct strv closed = {0};
+  walk_folder_wholly(folder, max_depth, visit, context, &closed);
 }
 
 void walk_part(const char *folder, const char *part, walk_visit *visit, void *context) {
@@ -97,7 +100,7 @@ void walk_part(const char *folder, const char *part, walk_visit *visit, void *co
   text_append_char(&walk.path, '/');
   if (fd >= 0)
     walk_level(&walk, fd, 1);
-  free(walk.closed);
+  strv_clear(&walk.closed);
   text_clear(&walk.path);
   text_clear(&walk.queued);
 }

@@ -45,6 +45,27 @@ def test_closed_by_an_earlier_session(box, closed, mode):
     assert box.run(["true"]).exit == 0, "open again, it starts"
 
 
+def test_beside_folders_that_cannot_be_opened_inside(box):
+    """Some are closed that the command cannot change, and one that it can: whichever comes first."""
+    if box.identity.uid == 0:
+        pytest.skip("root looks into everything")
+    kept, other = [box.path(name) for name in (".vscode", ".idea", ".claude")], box.path("sub")
+    for folder in (*kept, other):
+        if not os.path.isdir(folder):
+            box.identity.folder(folder)
+    try:
+        for folder in kept:
+            os.chmod(folder, 0)
+        assert box.run(["true"]).exit == 0, "control"
+        os.chmod(other, 0)
+        result = box.run(["true"])
+        assert result.exit == 125 and repr(other) in result.stderr, result
+    finally:
+        for folder in (*kept, other):
+            os.chmod(folder, 0o755)
+    assert box.run(["true"]).exit == 0
+
+
 def test_folder_of_somebody_else(box):
     """Nobody inside can open it, and it is in nobody's way: a database's, for example."""
     if box.identity.uid == 0:
