@@ -107,6 +107,42 @@ static bool is_missing(int result) {
   return result == -ENOENT || result == -ENOTDIR;
 }
 
+/* What was watched in this round, or was found missing below a folder that is watched for names by
+ * now, is not asked for again: kept names share most of the folders above them. Not longer than a
+ * round, so that the next one sees what the host mounts over a folder. */
+void watch_begin_round(struct keeping *keeping) {
+  for (size_t i = 0; i < ARRAY_SIZE(keeping->known); i++) {
+    free(keeping->known[i].folder);
+    keeping->known[i] = (struct known_folder){0};
+  }
+}
+
+static struct known_folder *known_slot(struct keeping *keeping, const char *folder) {
+  return &keeping->known[hash_name(folder, strlen(folder)) % ARRAY_SIZE(keeping->known)];
+}
+
+static void know(struct keeping *keeping, const char *folder, uint32_t events) {
+  struct known_folder *slot = known_slot(keeping, folder);
+  if (!slot->folder || strcmp(slot->folder, folder) != 0) {
+    free(slot->folder);
+    *slot = (struct known_folder){.folder = xstrdup(folder)};
+  }
+  slot->events |= events;
+}
+
+static int add_once(struct keeping *keeping, const char *folder, uint32_t events) {
+  const struct known_folder *slot = known_slot(keeping, folder);
+  bool known = slot->folder && strcmp(slot->folder, folder) == 0;
+  if (known && slot->events == 0)
+    return -ENOENT;
+  if (known && (slot->events & events) == events)
+    return 0;
+  int result = add(keeping, folder, events);
+  if (result == 0)
+    know(keeping, folder, events);
+  return result;
+}
+
 /* Said once. Where the folder may not be listed, names in it are looked at from time to time. */
 static void poll_instead(struct keeping *keeping, struct kept_name *name, int result) {
   name->watched = false;
@@ -123,20 +159,22 @@ void watch_name(struct keeping *keeping, struct kept_name *name) {
     return; /* renewing needs it, too, and reports it */
   char folder[PATH_MAX];
   const char *last = strrchr(name->path, '/');
-  int above = add(keeping, "/", last == name->path ? OF_NAMES : OF_ITSELF);
+  int above = add_once(keeping, "/", last == name->path ? OF_NAMES : OF_ITSELF);
   for (const char *end = name->path; end < last && !is_missing(above);) {
     end = strchr(end + 1, '/');
     if ((size_t)(end - name->path) >= sizeof folder)
       return;
     memcpy(folder, name->path, (size_t)(end - name->path));
     folder[end - name->path] = '\0';
-    int result = add(keeping, folder, OF_ITSELF | (end == last ? OF_NAMES : 0));
+    int result = add_once(keeping, folder, OF_ITSELF | (end == last ? OF_NAMES : 0));
     if (is_missing(result)) {
       _cleanup_free_ char *parent = path_parent(folder);
-      above = add(keeping, parent, OF_ITSELF | OF_NAMES);
-      result = add(keeping, folder, OF_ITSELF | (end == last ? OF_NAMES : 0));
-      if (is_missing(result))
+      above = add_once(keeping, parent, OF_ITSELF | OF_NAMES);
+      result = add_once(keeping, folder, OF_ITSELF | (end == last ? OF_NAMES : 0));
+      if (is_missing(result)) {
+        know(keeping, folder, 0);
         return; /* the parent tells when it appears */
+      }
     }
     if (result < 0)
       poll_instead(keeping, name, result);

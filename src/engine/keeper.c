@@ -30,6 +30,7 @@
 #define WALK_SHARE    20 /* of the time that passes, a twentieth at most */
 #define POLL_MS       50
 #define WRITER_MS     5
+#define CHECK_BATCH   32
 #define SLICE_NS      (100ull * 1000) /* the least there is */
 
 /* ---- its own side ---- */
@@ -71,18 +72,9 @@ static int check_writers(struct keeping *keeping, struct kept_name *name) {
   return name->kind == KEPT_SEAL ? renew_check_writers(keeping, name) : 0;
 }
 
-/* Watching may take a few calls, and somebody may be waiting for a gap: first things first. What
- * changed before the watch was there is found by looking once more. */
-static void check_name(struct keeping *keeping, struct kept_name *name) {
-  name->dirty = false;
-  int first = renew_name(keeping, name), second = 0, writers = 0;
-  if (first >= 0) {
-    watch_name(keeping, name);
-    second = renew_name(keeping, name);
-  }
+static void tell_of(struct keeping *keeping, struct kept_name *name, int first, int second) {
   bool renewed = first > 0 || second > 0;
-  if (renewed || name->writer_until_ns)
-    writers = check_writers(keeping, name);
+  int writers = renewed || name->writer_until_ns ? check_writers(keeping, name) : 0;
   int failed = first < 0 ? first : second < 0 ? second : writers < 0 ? writers : 0;
   if (failed)
     keeping_tell(keeping, KEEPER_FAILED, -failed, name->path);
@@ -90,12 +82,39 @@ static void check_name(struct keeping *keeping, struct kept_name *name) {
     keeping_tell(keeping, KEEPER_RENEWED, 0, name->path);
 }
 
+/* Watching may take a few calls, and somebody may be waiting for a gap: first things first. What
+ * changed before the watch was there is found by looking once more. Several names at a time, since
+ * they are looked at in the session's namespace and watched in ours. */
+static void check_batch(struct keeping *keeping, struct kept_name **names, size_t count) {
+  int first[CHECK_BATCH], second[CHECK_BATCH] = {0};
+  leave_if_dismissed(keeping);
+  for (size_t i = 0; i < count; i++) {
+    names[i]->dirty = false;
+    first[i] = renew_name(keeping, names[i]);
+  }
+  for (size_t i = 0; i < count; i++) {
+    if (first[i] >= 0)
+      watch_name(keeping, names[i]);
+  }
+  for (size_t i = 0; i < count; i++) {
+    if (first[i] >= 0)
+      second[i] = renew_name(keeping, names[i]);
+  }
+  for (size_t i = 0; i < count; i++)
+    tell_of(keeping, names[i], first[i], second[i]);
+}
+
 static void check_names(struct keeping *keeping) {
+  struct kept_name *names[CHECK_BATCH];
+  size_t count = 0;
+  watch_begin_round(keeping);
   for (size_t i = 0; i < keeping->list.name_count; i++) {
-    if (!keeping->list.names[i].dirty)
-      continue;
-    leave_if_dismissed(keeping);
-    check_name(keeping, &keeping->list.names[i]);
+    if (keeping->list.names[i].dirty)
+      names[count++] = &keeping->list.names[i];
+    if (count == CHECK_BATCH || (count > 0 && i + 1 == keeping->list.name_count)) {
+      check_batch(keeping, names, count);
+      count = 0;
+    }
   }
 }
 

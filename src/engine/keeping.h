@@ -10,6 +10,11 @@ struct watch {
   struct strv paths;
 };
 
+struct known_folder {
+  char *folder;
+  uint32_t events; /* 0: it is missing */
+};
+
 struct keeping {
   struct kept_request request;
   struct kept_list list;
@@ -22,6 +27,7 @@ struct keeping {
   int changes; /* inotify, or -1 */
   struct watch *watches;
   size_t watch_count;
+  struct known_folder known[256]; /* in this round */
   uint64_t names[1024]; /* which hashes the components of kept names have: most events are none */
   bool polls;           /* something is not watched */
   size_t folder_count;  /* watched for patterns */
@@ -52,7 +58,9 @@ void watch_open(struct keeping *keeping);
 /* There may be new names in the list. */
 void watch_know_names(struct keeping *keeping);
 
-/* Watches the folders on the way to a name. */
+/* Watches the folders on the way to a name; those it has watched since the round began are not
+ * asked for again. */
+void watch_begin_round(struct keeping *keeping);
 void watch_name(struct keeping *keeping, struct kept_name *name);
 
 /* Watches a folder for names that patterns hide; false if it is not one, or too many are. */
