@@ -34,6 +34,12 @@ struct stat fuse_harmless(const struct stat *status) {
   return shown;
 }
 
+/* As the kernel sees it. */
+struct stat fuse_question(void) {
+  struct stat status = {.st_mode = S_IFLNK | 0777};
+  return fuse_harmless(&status);
+}
+
 bool fuse_is_open_kind(const struct node *node) {
   return S_ISDIR(node->status.st_mode) || S_ISLNK(node->status.st_mode);
 }
@@ -64,6 +70,10 @@ struct fuse_entry_param fuse_entry_of(struct fuse_gate *fuse, struct node *node,
   /* Another size would cut the file off for who was allowed to read it, or runs it. */
   if (node->opens > 0)
     entry.attr.st_size = node->status.st_size;
+  if (fuse_is_always_asked(node)) {
+    entry.ino |= QUESTION;
+    entry.attr = fuse_question();
+  }
   return entry;
 }
 
@@ -83,13 +93,13 @@ static void reply_entry(struct fuse_gate *fuse, fuse_req_t request, struct node 
 
 /* Some calls use what they looked up without another word to us (connect, bind, inotify, O_PATH).
  * They get a link instead, whose text they read next: that can wait as no look-up may, and when all
- * is decided ESTALE sends them to look the name up again. Nobody else ever sees the link. */
+ * is decided ESTALE sends them to look the name up again. Nobody else ever sees the link, unless it
+ * is one for ever (fuse_is_always_asked()). */
 static void reply_question(fuse_req_t request, struct node *node) {
-  struct stat status = {.st_mode = S_IFLNK | 0777};
   struct fuse_entry_param entry = {
       .ino = fuse_number_of(node) | QUESTION,
       .generation = 1,
-      .attr = fuse_harmless(&status),
+      .attr = fuse_question(),
   };
   fuse_reply_entry(request, &entry);
 }

@@ -29,6 +29,15 @@ void fuse_serve_attributes(fuse_req_t request, int fd) {
     fuse_reply_attr(request, &status, 0);
 }
 
+/* Attributes of another kind would make it useless to the kernel. */
+static void serve_attributes(struct held *held, int fd) {
+  struct stat shown = fuse_question();
+  if (held->link)
+    fuse_reply_attr(held->request, &shown, 0);
+  else
+    fuse_serve_attributes(held->request, fd);
+}
+
 static void serve_open(struct held *held, int fd) {
   struct fuse_file_info info = held->info;
   int opened = S_ISREG(held->node->status.st_mode) ? reopen(fd, O_RDONLY) : -EACCES;
@@ -145,7 +154,7 @@ void fuse_serve(struct held *held) {
   }
   switch (held->call) {
   case CALL_GETATTR:
-    fuse_serve_attributes(held->request, fd);
+    serve_attributes(held, fd);
     return;
   case CALL_OPEN:
     serve_open(held, fd);

@@ -228,27 +228,53 @@ void held_begin(fuse_req_t request, fuse_ino_t number, enum call call,
 }
 
 static void ask_quietly(struct held *held, const struct quiet_use *use) {
-  held->waiting.needs_mount = fuse_needs_mount(use->want);
+  held->waiting.needs_mount = fuse_needs_mount(use->want) || fuse_is_always_asked(held->node);
   held->in_its_place = use->call;
-  if (!stand_in_can(&use->call))
+  if (!stand_in_can(&use->call) || target_is_traced(&use->call.target))
     held->in_its_place.kind = STAND_IN_CANNOT;
-  held_ask(held, use->want);
+  held_ask(held, fuse_is_always_asked(held->node) ? WANT_CONNECT : use->want);
+}
+
+/* Nothing can be served in the place of what is a link to the kernel, and whoever has the socket
+ * itself can speak to it: so that is what is asked. */
+static void ask_to_look(fuse_req_t request, struct node *node, enum call call) {
+  struct held *held = held_new(request, node, call, NULL);
+  held->link = true;
+  held->waiting.needs_mount = true;
+  held->in_its_place.kind = STAND_IN_CANNOT;
+  held_ask(held, WANT_CONNECT);
+}
+
+static void answer_question(fuse_req_t request, struct node *node) {
+  struct fuse_gate *fuse = fuse_gate_of(request);
+  struct quiet_use use;
+  char path[PATH_MAX];
+  if (!node_path(node, path, sizeof path)) {
+    fuse_reply_err(request, ESTALE);
+    return;
+  }
+  switch (quiet_call(gate_outer_thread(fuse->gate, fuse_req_ctx(request)->pid), path, &node->status,
+                     &use)) {
+  case QUIET_ASKED:
+    ask_quietly(held_new(request, node, CALL_QUIET, NULL), &use);
+    return;
+  case QUIET_NOT:
+  case QUIET_REFUSED:
+    if (fuse_is_always_asked(node))
+      ask_to_look(request, node, CALL_QUIET);
+    else
+      fuse_reply_err(request, ESTALE);
+    return;
+  }
 }
 
 static void fuse_op_readlink(fuse_req_t request, fuse_ino_t number) {
   struct fuse_gate *fuse = fuse_gate_of(request);
-  struct node *node = fuse_node_of(fuse, number);
-  pid_t thread = gate_outer_thread(fuse->gate, fuse_req_ctx(request)->pid);
-  struct quiet_use use;
-  char path[PATH_MAX];
   links_add(&fuse->links, fuse_req_ctx(request)->pid);
-  if (!(number & QUESTION) || number == FUSE_ROOT_ID)
-    fuse_serve_link(request, number);
-  else if (node_path(node, path, sizeof path) &&
-           quiet_call(thread, path, &node->status, &use) == QUIET_ASKED)
-    ask_quietly(held_new(request, node, CALL_QUIET, NULL), &use);
+  if (fuse_is_question(number))
+    answer_question(request, fuse_node_of(fuse, number));
   else
-    fuse_reply_err(request, ESTALE);
+    fuse_serve_link(request, number);
 }
 
 static void fuse_op_getattr(fuse_req_t request, fuse_ino_t number, struct fuse_file_info *info) {
@@ -258,6 +284,8 @@ static void fuse_op_getattr(fuse_req_t request, fuse_ino_t number, struct fuse_f
   } else if (fuse_is_open_kind(node)) {
     struct stat shown = fuse_harmless(&node->status);
     fuse_reply_attr(request, &shown, node->fixed ? ENDLESS : FOLDER_SECONDS);
+  } else if (fuse_is_question(number)) {
+    ask_to_look(request, node, CALL_GETATTR);
   } else {
     held_begin(request, number, CALL_GETATTR, NULL);
   }

@@ -54,6 +54,7 @@ struct held {
   off_t offset;
   bool signalled;                    /* and goes on */
   unsigned links;                    /* that led to it */
+  bool link;                         /* the kernel takes it for one */
   struct stand_in_call in_its_place; /* CALL_QUIET */
   struct standing *standing;         /* or NULL */
 };
@@ -71,6 +72,16 @@ static inline struct node *fuse_node_of(struct fuse_gate *fuse, fuse_ino_t numbe
 
 static inline fuse_ino_t fuse_number_of(const struct node *node) {
   return node->parent ? (fuse_ino_t)node : FUSE_ROOT_ID;
+}
+
+/* Right below "/", where each name is a mount of its own, the kernel looks nothing up: a socket is
+ * always a question there. */
+static inline bool fuse_is_always_asked(const struct node *node) {
+  return S_ISSOCK(node->status.st_mode) && node->parent && !node->parent->parent;
+}
+
+static inline bool fuse_is_question(fuse_ino_t number) {
+  return number & QUESTION && number != FUSE_ROOT_ID;
 }
 
 /* ---- fuse.c ---- */
@@ -95,6 +106,7 @@ void held_begin(fuse_req_t request, fuse_ino_t number, enum call call,
 /* ---- fuse-lookup.c ---- */
 
 struct stat fuse_harmless(const struct stat *status);
+struct stat fuse_question(void);
 bool fuse_is_open_kind(const struct node *node);
 struct fuse_entry_param fuse_entry_of(struct fuse_gate *fuse, struct node *node, const char *path);
 bool fuse_may_ask_to_write(const struct fuse_gate *fuse, const char *path);

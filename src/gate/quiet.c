@@ -170,6 +170,9 @@ enum quiet quiet_call(pid_t thread, const char *path, const struct stat *object,
   if (folder && !is_end(&doing, row, path))
     return QUIET_NOT;
   ret_use->want = folder && row->want != WANT_WRITE ? WANT_LIST : row->want;
+  /* It takes the socket itself, and whoever has that can speak to it. */
+  if (S_ISSOCK(object->st_mode) && row->want == WANT_READ)
+    ret_use->want = WANT_CONNECT;
   ret_use->call = (struct stand_in_call){.kind = row->kind, .target = doing.target};
   memcpy(ret_use->call.arguments, doing.arguments, sizeof doing.arguments);
   /* What is only held (O_PATH) is asked about when it is used. */

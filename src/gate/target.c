@@ -98,6 +98,11 @@ pid_t target_process(const struct target *target) {
   return read_proc(target, "status", &status) < 0 ? 0 : last_number(status, "\nTgid:");
 }
 
+bool target_is_traced(const struct target *target) {
+  _cleanup_free_ char *status = NULL;
+  return read_proc(target, "status", &status) == 0 && last_number(status, "\nTracerPid:") != 0;
+}
+
 void target_inside(const struct target *target, pid_t *ret_process, pid_t *ret_thread) {
   _cleanup_free_ char *status = NULL;
   *ret_process = *ret_thread = 0;

@@ -31,3 +31,6 @@ int target_folder(const struct target *target, int fd, int *ret_fd, char ret_pat
 /* Its process; and process and thread by the numbers that they have inside. 0: not known. */
 pid_t target_process(const struct target *target);
 void target_inside(const struct target *target, pid_t *ret_process, pid_t *ret_thread);
+
+/* Does somebody hold it already? Only one can. */
+bool target_is_traced(const struct target *target);

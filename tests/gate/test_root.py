@@ -210,14 +210,43 @@ def test_many_names_at_once(box, gate, top):
         assert lines(it.finish()) == ["none"]
 
 
+ANSWERS = [(gates.deny(), "EACCES"), (gates.approve(), "ok"), (gates.approve("once"), "ok")]
+
+
 @pytest.mark.escape
-def test_a_socket_there_meets_nobody_unless_it_is_asked_about(box, gate, top):
-    """The FUSE gate hears nothing of such a call; see docs/GATE.md. The control: outside it is spoken to."""
+@pytest.mark.parametrize("answer,outcome", ANSWERS, ids=["denied", "allowed", "once"])
+def test_a_socket_there_is_asked_for(box, gate, top, answer, outcome):
+    """The kernel looks nothing up where a mount begins, so a socket is a link to it. The control: it is
+    spoken to outside, and by who may."""
     argv = [files(box), "connect", top.path]
     with gates.listening(box, top.path):
         assert lines(box.plain(argv)) == ["connect ok"]
-        inside, asked = gates.run(box, gate, argv, lambda event: gates.deny())
-    assert lines(inside) == [f"connect {'EACCES' if asked else 'ECONNREFUSED'}"], (inside, asked)
+        inside, asked = gates.run(box, gate, argv, lambda event: answer)
+    assert lines(inside) == [f"connect {outcome}"], (inside, asked)
+    assert asked == [("connect", top.path)]
+
+
+def test_a_socket_that_the_host_makes(box, gate, top):
+    if gate == "notify":
+        pytest.skip("its root lists what was used, no more")
+    script = f"{WAIT.format(top.name)} {files(box)} connect {top.path}"
+    with shell(box, gate, script, lambda event: gates.approve()) as it:
+        with gates.listening(box, top.path):
+            assert lines(it.finish()) == ["connect ok"] and it.asked == [("connect", top.path)]
+
+
+@pytest.mark.parametrize("way", ["stat", "lstat", "access", "path-only"])
+def test_who_looks_at_a_socket_there(box, gate, top, way):
+    """Sees a socket, or nothing. With FUSE the right to speak to it is asked for, as it takes that."""
+    if (gate, way) == ("notify", "path-only"):
+        pytest.skip("who may look at a socket may not hold it: it could be spoken to")
+    argv = [files(box), way, top.path, "connect", top.path]
+    with gates.listening(box, top.path):
+        outside = lines(box.plain(argv))
+        allowed, asked = gates.run(box, gate, argv, lambda event: gates.approve())
+        refused, _ = gates.run(box, gate, argv, lambda event: gates.deny())
+    assert lines(allowed) == outside and ("connect", top.path) in asked, (allowed, asked)
+    assert lines(refused) == [f"{way} EACCES", "connect EACCES"], refused
 
 
 # ---- writing right below them ----
