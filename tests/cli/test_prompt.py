@@ -15,7 +15,7 @@ from sessions import eventually, listed, sandbox
 from test_tty import Terminal, exit_status, outer  # noqa: F401: fixture
 
 ASKED = "One key, within "
-QUIET = 0.55  # a little more than the time in which keys do not count
+QUIET = 0.8  # more than the time in which keys do not count, which begins when the prompt was written
 
 
 @pytest.fixture(params=["user"])
