@@ -32,12 +32,14 @@ static const struct {
     {V4(224, 0, 0, 0), 4, "multicast"},
     {V4(240, 0, 0, 0), 4, "reserved, or broadcast"},
     {{.family = 6}, 127, "loopback"}, /* :: and ::1 */
+    {{.family = 6}, 96, "reserved"},  /* IPv4-compatible, which nobody uses any more */
     {{.family = 6, .bytes = {0xfe, 0x80}}, 10, "link-local"},
     {{.family = 6, .bytes = {0xfe, 0xc0}}, 10, "a private network"},
     {{.family = 6, .bytes = {0xfc}}, 7, "a private network"},
     {{.family = 6, .bytes = {0xff}}, 8, "multicast"},
     {{.family = 6, .bytes = {0x20, 0x01, 0, 0}}, 32, "a Teredo tunnel"},
     {{.family = 6, .bytes = {[0] = 0x5f}}, 16, "reserved"},
+    {{.family = 6, .bytes = {0x01}}, 64, "reserved, and discarded"},
     /* Local-use NAT64: any /96 below it may lead to any IPv4 address. */
     {{.family = 6, .bytes = {0, 0x64, 0xff, 0x9b, 0, 1}}, 48, "a local NAT64 prefix"},
 };
@@ -48,7 +50,6 @@ static const struct {
   unsigned bits, offset;
 } carriers[] = {
     {{.family = 6, .bytes = {[10] = 0xff, [11] = 0xff}}, 96, 12}, /* mapped */
-    {{.family = 6}, 96, 12},                                      /* compatible */
     {{.family = 6, .bytes = {0, 0x64, 0xff, 0x9b}}, 96, 12},      /* NAT64 */
     {{.family = 6, .bytes = {[8] = 0xff, [9] = 0xff}}, 96, 12},   /* translated (SIIT) */
     {{.family = 6, .bytes = {0x20, 0x02}}, 16, 2},                /* 6to4 */
