@@ -32,10 +32,15 @@ static int refuse(const struct rule *rule, const char *reason, const char *hint,
   return sb_hint(error, "%s", hint);
 }
 
-static int check_place(const struct place *place, struct sb_error *error) {
+static int check_place(const struct compiler *compiler, const struct place *place,
+                       struct sb_error *error) {
   const struct rule *rule = place->rule;
-  if (strcmp(place->path, "/") == 0 && rule->kind != RULE_READ)
+  bool root = strcmp(place->path, "/") == 0;
+  if (root && rule->kind != RULE_READ)
     return refuse(rule, "that is the whole machine", "name the folders that are needed", error);
+  if (root && compiler->dynamic)
+    return refuse(rule, "dynamic mode would have nothing left to ask about",
+                  "use --static, where everything is readable that is not hidden", error);
   for (size_t i = 0; i < ARRAY_SIZE(unbindable); i++) {
     if (path_is_under(place->path, unbindable[i]))
       return refuse(rule, "the session has its own", "leave it out: it cannot be shared", error);
@@ -92,12 +97,12 @@ struct places {
 };
 
 /* Takes ownership of the path. */
-static int add_candidate(struct places *places, char *path, bool folder, const struct rule *rule,
-                         struct sb_error *error) {
+static int add_candidate(const struct compiler *compiler, struct places *places, char *path,
+                         bool folder, const struct rule *rule, struct sb_error *error) {
   ARRAY_GROW(places->items, places->count);
   struct place *place = &places->items[places->count++];
   *place = (struct place){path, rule, path_depth(path), folder};
-  return check_place(place, error);
+  return check_place(compiler, place, error);
 }
 
 static int collect_rule(struct compiler *compiler, struct places *places, const struct rule *rule,
@@ -106,7 +111,7 @@ static int collect_rule(struct compiler *compiler, struct places *places, const 
   char *path = NULL;
   int result = file_resolve_status(rule->pattern, &path, &status);
   return result < 0 ? missing_place(compiler, rule, -result, error)
-                    : add_candidate(places, path, S_ISDIR(status.st_mode), rule, error);
+                    : add_candidate(compiler, places, path, S_ISDIR(status.st_mode), rule, error);
 }
 
 static int collect_literal(struct compiler *compiler, struct places *places,
@@ -139,7 +144,7 @@ static int collect_globbed(struct compiler *compiler, struct places *places,
     if (!is_place_rule(found->rule))
       continue;
     bool folder = stat(found->path, &status) == 0 && S_ISDIR(status.st_mode);
-    if (add_candidate(places, xstrdup(found->path), folder, found->rule, error) < 0)
+    if (add_candidate(compiler, places, xstrdup(found->path), folder, found->rule, error) < 0)
       return -1;
   }
   return 0;

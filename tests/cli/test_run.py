@@ -100,6 +100,7 @@ def test_command_found_later_in_path(box):
     (["--ro", "/no/such/place"], "/no/such/place"),
     (["--rw", "/"], "the whole machine"),
     (["--overlay", "/"], "the whole machine"),
+    (["--mode", "dynamic", "--ro", "/"], "use --static"),
     (["--rw", "/proc"], "the session has its own"),
     (["--rw", "/sys/kernel"], "the session has its own"),
     (["--rw", "/dev/null"], "the session has its own"),
