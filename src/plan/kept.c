@@ -166,8 +166,7 @@ static void add_secrets(const struct kept_request *request, struct kept_list *li
                         const char *tree) {
   for (size_t i = 0; request->policy && i < request->policy->rule_count; i++) {
     const struct rule *rule = &request->policy->rules[i];
-    if (rule->kind == RULE_HIDE && !rule->is_glob &&
-        policy_decide(request->policy, rule->pattern, ACCESS_READ).verdict == VERDICT_HIDE)
+    if (rule->kind == RULE_HIDE && !rule->is_glob && policy_hides_itself(request->policy, rule))
       add_secret(request, list, rule->pattern, tree);
   }
   STRV_FOREACH (hidden, &request->plan->hidden)

@@ -133,6 +133,17 @@ struct decision policy_decide(const struct policy *policy, const char *path, enu
   return access == ACCESS_READ ? decide_read(policy, place) : decide_write(policy, path, place);
 }
 
+/* Only a literal rule for the very path could decide over it: nothing reaches deeper. */
+bool policy_hides_itself(const struct policy *policy, const struct rule *hide) {
+  for (size_t i = 0; i < policy->rule_count; i++) {
+    const struct rule *other = &policy->rules[i];
+    if (other->length == hide->length && other->kind != RULE_HIDE && !other->is_glob &&
+        KIND(other->kind) & PLACE_KINDS && memcmp(other->pattern, hide->pattern, hide->length) == 0)
+      return policy_decide(policy, hide->pattern, ACCESS_READ).verdict == VERDICT_HIDE;
+  }
+  return true;
+}
+
 const struct rule *policy_overridden(const struct policy *policy, const char *path,
                                      enum access access, const struct decision *decision) {
   const struct rule *rule = decision->rule;

@@ -183,6 +183,11 @@ struct decision {
  * allocates. */
 struct decision policy_decide(const struct policy *policy, const char *path, enum access access);
 
+/* The same for the path that a literal hide rule names: is it hidden? Quick, for there are
+ * hundreds.
+ */
+bool policy_hides_itself(const struct policy *policy, const struct rule *hide);
+
 /* The best rule that lost against the one that decided, or NULL. */
 const struct rule *policy_overridden(const struct policy *policy, const char *path,
                                      enum access access, const struct decision *decision);

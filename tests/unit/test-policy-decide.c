@@ -251,6 +251,37 @@ static void test_tables_are_well_formed(void **state) {
   }
 }
 
+/* The quick answer for hundreds of rules is the one that the decision gives. */
+static void test_literal_hides_of_their_own_paths(void **state) {
+  (void)state;
+  static const struct {
+    enum policy_store store;
+    const char *text;
+  } stores[] = {
+      {STORE_USER, "version: 1\nfilesystem: {read: ['~/.ssh', '~/.aws/config', '~/.gnupg/**', '/', "
+                   "'~/*'], write: ['~/.kube'], hide: ['~/.ssh/config', '~/.kube']}\n"},
+      {STORE_FLAGS, "version: 1\nfilesystem: {read: ['~/.kube', '~/.docker', '~/.netrc']}\n"},
+      {STORE_ORG, "version: 1\nfilesystem: {hide: ['~/.netrc', '~/.gnupg']}\n"},
+  };
+  _cleanup_policy_ struct policy *policy = static_policy(&context);
+  size_t hidden = 0, shown = 0;
+  for (size_t round = 0; round <= ARRAY_SIZE(stores); round++) {
+    for (size_t i = 0; i < policy->rule_count; i++) {
+      const struct rule *rule = &policy->rules[i];
+      if (rule->kind != RULE_HIDE || rule->is_glob)
+        continue;
+      bool hides = policy_hides_itself(policy, rule);
+      struct decision decision = policy_decide(policy, rule->pattern, ACCESS_READ);
+      assert_int_equal(hides, decision.verdict == VERDICT_HIDE);
+      hidden += hides;
+      shown += !hides;
+    }
+    if (round < ARRAY_SIZE(stores))
+      apply(policy, stores[round].store, stores[round].text);
+  }
+  assert_true(hidden > 400 && shown > 3);
+}
+
 static void test_environment(void **state) {
   (void)state;
   _cleanup_policy_ struct policy *policy = static_policy(&context);
@@ -286,6 +317,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_project_named_like_a_glob),
     cmocka_unit_test(test_writable_home_guards_start_up_files),
     cmocka_unit_test(test_tables_are_well_formed),
+    cmocka_unit_test(test_literal_hides_of_their_own_paths),
     cmocka_unit_test(test_environment),
 };
 
