@@ -15,31 +15,21 @@
 #include "core/child.h"
 #include "core/cleanup.h"
 #include "core/file.h"
+#include "core/status.h"
 
 enum { DEPTH_LIMIT = 64, LISTING_LIMIT = 1 << 20 };
 
-typedef void process_visit(pid_t pid, int inside, int namespaces, void *context);
+typedef void process_visit(pid_t pid, int inside, size_t namespaces, void *context);
 
-/* The last number of "NSpid:\t123\t1", and how many there are. */
-static int pid_inside(pid_t pid, int *ret_namespaces) {
+static int pid_inside(pid_t pid, size_t *ret_namespaces) {
   char path[64];
   _cleanup_free_ char *text = NULL;
   snprintf(path, sizeof path, "/proc/%d/status", (int)pid);
   *ret_namespaces = 0;
   if (file_read_at(AT_FDCWD, path, 1 << 16, &text, NULL) < 0)
     return -1;
-  const char *line = strstr(text, "\nNSpid:");
-  int last = -1;
-  for (char *at = line ? (char *)line + strlen("\nNSpid:") : NULL; at && *at != '\n';) {
-    char *end;
-    long number = strtol(at, &end, 10);
-    if (end == at)
-      break;
-    last = (int)number;
-    (*ret_namespaces)++;
-    at = end;
-  }
-  return last;
+  int inside = status_innermost(text, "NSpid:", ret_namespaces);
+  return *ret_namespaces > 0 ? inside : -1;
 }
 
 static void walk(pid_t parent, int depth, process_visit *visit, void *context) {
@@ -52,13 +42,14 @@ static void walk(pid_t parent, int depth, process_visit *visit, void *context) {
     pid_t pid = (pid_t)strtol(at, &end, 10);
     if (end == at || pid <= 0)
       return;
-    int namespaces, inside = pid_inside(pid, &namespaces);
+    size_t namespaces;
+    int inside = pid_inside(pid, &namespaces);
     walk(pid, depth + 1, visit, context);
     visit(pid, inside, namespaces, context);
   }
 }
 
-static void signal_one(pid_t pid, int inside, int namespaces, void *context) {
+static void signal_one(pid_t pid, int inside, size_t namespaces, void *context) {
   (void)inside;
   (void)namespaces;
   kill(pid, *(int *)context);
@@ -69,14 +60,14 @@ void processes_signal_below(pid_t ancestor, int signal) {
 }
 
 struct search {
-  int own;     /* namespaces of the tool */
+  size_t own;  /* namespaces of the tool */
   pid_t found; /* the process with the smallest pid above 1 in a deeper namespace */
   int found_inside;
   int signal;
   pid_t spared;
 };
 
-static void find_first(pid_t pid, int inside, int namespaces, void *context) {
+static void find_first(pid_t pid, int inside, size_t namespaces, void *context) {
   struct search *search = context;
   if (namespaces <= search->own || inside <= 1)
     return;
@@ -120,7 +111,7 @@ pid_t processes_first_inside(pid_t tool) {
   return first;
 }
 
-static void signal_if_inside(pid_t pid, int inside, int namespaces, void *context) {
+static void signal_if_inside(pid_t pid, int inside, size_t namespaces, void *context) {
   const struct search *search = context;
   if (namespaces > search->own && inside > 1 && pid != search->spared)
     kill(pid, search->signal);
@@ -151,7 +142,7 @@ static bool has_variable(pid_t pid, const char *variable) {
   return false;
 }
 
-static void kill_orphan(pid_t pid, int inside, int namespaces, void *context) {
+static void kill_orphan(pid_t pid, int inside, size_t namespaces, void *context) {
   struct orphans *orphans = context;
   (void)inside;
   (void)namespaces;

@@ -17,6 +17,7 @@
 
 #include "core/cleanup.h"
 #include "core/file.h"
+#include "core/status.h"
 #include "engine/connecting.h"
 
 #ifndef PIDFD_THREAD
@@ -29,22 +30,6 @@ static int read_status(pid_t thread, int proc, char **ret_status) {
   char name[64];
   snprintf(name, sizeof name, "%d/status", thread);
   return file_read_at(proc, name, STATUS_LIMIT, ret_status, NULL);
-}
-
-static const char *find_line(const char *status, const char *label) {
-  const char *line = strstr(status, label);
-  return line ? line + strlen(label) : NULL;
-}
-
-/* The last number of a line such as "NSpid:\t4711\t12". */
-static pid_t last_number(const char *status, const char *label) {
-  const char *line = find_line(status, label);
-  if (!line)
-    return 0;
-  const char *at = strchrnul(line, '\n');
-  while (at > line && at[-1] != '\t')
-    at--;
-  return atoi(at);
 }
 
 /* ---- the call ---- */
@@ -110,7 +95,8 @@ bool caller_still_waits(const struct caller *caller, int listener) {
  * whatever socket we get is one of theirs. */
 static int open_process(pid_t thread, int proc) {
   _cleanup_free_ char *status = NULL;
-  pid_t process = read_status(thread, proc, &status) < 0 ? 0 : last_number(status, "\nTgid:");
+  pid_t process =
+      read_status(thread, proc, &status) < 0 ? 0 : status_innermost(status, "Tgid:", NULL);
   int pidfd = process > 0 ? (int)syscall(SYS_pidfd_open, process, 0) : -1;
   return pidfd < 0 ? -EPERM : pidfd;
 }
@@ -231,7 +217,7 @@ static int write_path(const struct caller *caller, int proc, char ret_path[PATH_
     _cleanup_free_ char *status = NULL;
     if (read_status(caller->thread, proc, &status) < 0)
       return -EACCES;
-    snprintf(ret_path, PATH_MAX, "/proc/%d/%s%s", last_number(status, "\nNStgid:"),
+    snprintf(ret_path, PATH_MAX, "/proc/%d/%s%s", status_innermost(status, "NStgid:", NULL),
              own_names[i].folder, name + length);
     return 0;
   }
@@ -255,14 +241,13 @@ int caller_open_object(const struct caller *caller, int proc) {
 /* ---- signals ---- */
 
 static uint64_t signal_set(const char *status, const char *label) {
-  const char *line = find_line(status, label);
-  return line ? strtoull(line, NULL, 16) : 0;
+  return strtoull(status_field(status, label), NULL, 16);
 }
 
 bool caller_is_signalled(const struct caller *caller, int proc) {
   _cleanup_free_ char *status = NULL;
   if (read_status(caller->thread, proc, &status) < 0)
     return false;
-  uint64_t pending = signal_set(status, "\nSigPnd:\t") | signal_set(status, "\nShdPnd:\t");
-  return pending & signal_set(status, "\nSigCgt:\t") & ~signal_set(status, "\nSigBlk:\t");
+  uint64_t pending = signal_set(status, "SigPnd:") | signal_set(status, "ShdPnd:");
+  return pending & signal_set(status, "SigCgt:") & ~signal_set(status, "SigBlk:");
 }

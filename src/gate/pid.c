@@ -14,6 +14,7 @@
 
 #include "core/cleanup.h"
 #include "core/file.h"
+#include "core/status.h"
 #include "gate/waiting.h"
 
 /* Linux 6.11; younger than the headers of most distributions. */
@@ -24,15 +25,9 @@
 #define NS_GET_TGID_FROM_PIDNS _IOR(0xb7, 0x7, int)
 #endif
 
-/* "NSpid:\t4711\t12": the last number is the innermost. */
 static bool has_inner_pid(const char *status, pid_t inside) {
-  const char *line = strstr(status, "\nNSpid:");
-  if (!line)
-    return false;
-  const char *end = strchrnul(line + 1, '\n'), *at = end;
-  while (at > line && at[-1] != '\t')
-    at--;
-  return atoi(at) == inside && memchr(line, '\t', (size_t)(at - 1 - line));
+  size_t count;
+  return status_innermost(status, "NSpid:", &count) == inside && count > 1;
 }
 
 static bool is_in_namespace(pid_t pid, const struct stat *wanted) {

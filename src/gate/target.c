@@ -11,6 +11,7 @@
 
 #include "core/cleanup.h"
 #include "core/file.h"
+#include "core/status.h"
 
 #define PAGE          4096u /* the smallest of any machine: a read up to its end never fails half-way */
 #define FIRST_PIECE   256u
@@ -82,25 +83,15 @@ int target_folder(const struct target *target, int fd, int *ret_fd, char ret_pat
   return 0;
 }
 
-/* The last number of a line such as "NSpid:\t4711\t12". */
-static pid_t last_number(const char *status, const char *label) {
-  const char *line = strstr(status, label);
-  if (!line)
-    return 0;
-  const char *end = strchrnul(line + 1, '\n'), *at = end;
-  while (at > line && at[-1] != '\t')
-    at--;
-  return atoi(at);
-}
-
 pid_t target_process(const struct target *target) {
   _cleanup_free_ char *status = NULL;
-  return read_proc(target, "status", &status) < 0 ? 0 : last_number(status, "\nTgid:");
+  return read_proc(target, "status", &status) < 0 ? 0 : status_innermost(status, "Tgid:", NULL);
 }
 
 bool target_is_traced(const struct target *target) {
   _cleanup_free_ char *status = NULL;
-  return read_proc(target, "status", &status) == 0 && last_number(status, "\nTracerPid:") != 0;
+  return read_proc(target, "status", &status) == 0 &&
+         status_innermost(status, "TracerPid:", NULL) != 0;
 }
 
 void target_inside(const struct target *target, pid_t *ret_process, pid_t *ret_thread) {
@@ -108,6 +99,6 @@ void target_inside(const struct target *target, pid_t *ret_process, pid_t *ret_t
   *ret_process = *ret_thread = 0;
   if (read_proc(target, "status", &status) < 0)
     return;
-  *ret_process = last_number(status, "\nNStgid:");
-  *ret_thread = last_number(status, "\nNSpid:");
+  *ret_process = status_innermost(status, "NStgid:", NULL);
+  *ret_thread = status_innermost(status, "NSpid:", NULL);
 }

@@ -13,6 +13,7 @@
 #include "core/escape.h"
 #include "core/file.h"
 #include "core/json.h"
+#include "core/status.h"
 
 #define FILE_LIMIT    (256 * 1024)
 #define PROCESS_LIMIT 10000 /* a fork bomb must not hang whoever looks at it */
@@ -22,25 +23,6 @@ static char *read_proc(pid_t pid, const char *name, size_t *ret_length) {
   char *data = NULL;
   snprintf(path, sizeof path, "/proc/%d/%s", pid, name);
   return file_read_at(AT_FDCWD, path, FILE_LIMIT, &data, ret_length) < 0 ? NULL : data;
-}
-
-static const char *field(const char *status, const char *name) {
-  const char *at = strstr(status, name);
-  return at ? at + strlen(name) + strspn(at + strlen(name), " \t") : "";
-}
-
-/* "NSpid: 4711 12": the last number is the one inside. */
-static int inner_pid(const char *status, const char *name) {
-  const char *at = field(status, name);
-  int last = 0;
-  for (char *end; *at && *at != '\n'; at = end) {
-    long value = strtol(at, &end, 10);
-    if (end == at)
-      break;
-    last = (int)value;
-    end += strspn(end, " \t");
-  }
-  return last;
 }
 
 static char *command_line(pid_t pid) {
@@ -70,10 +52,11 @@ static json_t *process_json(pid_t pid, int parent) {
   if (!status)
     return NULL;
   _cleanup_free_ char *command = command_line(pid);
-  char state[2] = {field(status, "State:")[0], '\0'};
-  return json_pack("{s:i, s:i, s:i, s:s, s:s, s:i, s:f}", "pid", inner_pid(status, "NSpid:"),
-                   "host_pid", (int)pid, "parent", parent, "state", state, "command", command,
-                   "memory_kb", atoi(field(status, "VmRSS:")), "cpu_seconds", cpu_seconds(pid));
+  char state[2] = {status_field(status, "State:")[0], '\0'};
+  return json_pack("{s:i, s:i, s:i, s:s, s:s, s:i, s:f}", "pid",
+                   (int)status_innermost(status, "NSpid:", NULL), "host_pid", (int)pid, "parent",
+                   parent, "state", state, "command", command, "memory_kb",
+                   atoi(status_field(status, "VmRSS:")), "cpu_seconds", cpu_seconds(pid));
 }
 
 static void add_tree(json_t *list, pid_t pid, int parent) {

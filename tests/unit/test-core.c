@@ -7,6 +7,7 @@
 #include "core/escape.h"
 #include "core/json.h"
 #include "core/path.h"
+#include "core/status.h"
 #include "core/strv.h"
 #include "core/utc.h"
 
@@ -170,6 +171,24 @@ static void test_json_paths_round_trip(void **state) {
   json_decref(object);
 }
 
+static void test_status(void **state) {
+  (void)state;
+  /* A process that calls itself so. */
+  static const char text[] =
+      "Name:\tNSpid:\t1\t66\nState:\tS (sleeping)\nTgid:\t4711\nNSpid:\t4711\t12\n"
+      "SigPnd:\t0000000000000100\nEmpty:\n";
+  size_t count;
+  assert_int_equal(status_innermost(text, "NSpid:", &count), 12);
+  assert_int_equal(count, 2);
+  assert_int_equal(status_innermost(text, "Tgid:", NULL), 4711);
+  assert_int_equal(status_innermost(text, "Empty:", &count), 0);
+  assert_int_equal(count, 0);
+  assert_int_equal(status_innermost(text, "Missing:", &count), 0);
+  assert_int_equal(status_field(text, "State:")[0], 'S');
+  assert_string_equal(status_field(text, "Name:"), ""); /* its own word, and never asked for */
+  assert_int_equal(strtoull(status_field(text, "SigPnd:"), NULL, 16), 0x100);
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_escape_makes_everything_visible),
     cmocka_unit_test(test_escape_is_injective_on_backslashes),
@@ -184,6 +203,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_error_keeps_reason_and_context),
     cmocka_unit_test(test_base64),
     cmocka_unit_test(test_json_paths_round_trip),
+    cmocka_unit_test(test_status),
 };
 
 UNIT_MAIN(tests)
