@@ -7,9 +7,59 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/path.h"
+
+/* ---- locks ---- */
+
+/* The kernel holds the locks of the folders that a call changes, of the name in them that it
+ * removes or moves, and of a file whose attributes it changes. What cannot be told is in the way.
+ */
+static bool is_locked(const struct node *node, const char *path) {
+  char own[PATH_MAX];
+  if (!node || !path || !node_path(node, own, sizeof own))
+    return node;
+  const char *below = path_below(path, own);
+  return below && !strchr(below, '/');
+}
+
+static bool is_in_the_way(const struct held *held, const char *path) {
+  return held->waiting.holds_lock && !held->standing &&
+         (is_locked(held->node, path) || is_locked(held->other, path));
+}
+
+/* A question that it waited for is asked again on its second walk, unless the mount settles it. */
+static void send_away(struct held *held, const char *path) {
+  gate_withdraw(held->fuse->gate, &held->waiting);
+  fuse_req_interrupt_func(held->request, NULL, NULL);
+  if (path && fuse_must_begin_anew(held) && strcmp(held->waiting.request.path, path) == 0) {
+    fuse_stand_in(held);
+    return;
+  }
+  fuse_reply_err(held->request, ESTALE);
+  held_free(held);
+}
+
+void fuse_give_way(struct fuse_gate *fuse, const char *path) {
+  for (struct held *held = fuse->held, *next; held; held = next) {
+    next = held->next;
+    if (is_in_the_way(held, path))
+      send_away(held, path);
+  }
+}
+
+bool fuse_comes_in_between(struct held *held) {
+  const struct grant_job *job = held->fuse->gate->jobs;
+  if (!job || !job->ready || !is_in_the_way(held, job->path))
+    return false;
+  send_away(held, job->path);
+  return true;
+}
+
+/* ---- asking ---- */
+
 /* A write to a gated place. With `ask_writes` the folder (or the file) is asked for, and granted
  * writable; without, it is refused and noted. */
-static void write_to(fuse_req_t request, struct node *node, const char *name) {
+static void write_to(fuse_req_t request, struct node *node, const char *name, struct node *other) {
   struct fuse_gate *fuse = fuse_gate_of(request);
   char path[PATH_MAX];
   if (!node_path(node, path, sizeof path)) {
@@ -19,6 +69,9 @@ static void write_to(fuse_req_t request, struct node *node, const char *name) {
   if (fuse_may_ask_to_write(fuse, path) && node->parent) {
     struct held *held = held_new(request, node, CALL_OPEN, NULL);
     held->waiting.holds_lock = true;
+    held->other = other;
+    if (other)
+      node_reference(other);
     held_ask(held, WANT_WRITE);
     return;
   }
@@ -38,12 +91,12 @@ static void write_to(fuse_req_t request, struct node *node, const char *name) {
 }
 
 void fuse_write_below(fuse_req_t request, fuse_ino_t parent, const char *name) {
-  write_to(request, fuse_node_of(fuse_gate_of(request), parent), name);
+  write_to(request, fuse_node_of(fuse_gate_of(request), parent), name, NULL);
 }
 
 void fuse_op_open(fuse_req_t request, fuse_ino_t number, struct fuse_file_info *info) {
   if ((info->flags & O_ACCMODE) != O_RDONLY || info->flags & O_TRUNC)
-    write_to(request, fuse_node_of(fuse_gate_of(request), number), NULL);
+    write_to(request, fuse_node_of(fuse_gate_of(request), number), NULL, NULL);
   else
     held_begin(request, number, CALL_OPEN, info);
 }
@@ -73,16 +126,16 @@ void fuse_op_symlink(fuse_req_t request, const char *target, fuse_ino_t parent, 
 }
 
 void fuse_op_link(fuse_req_t request, fuse_ino_t number, fuse_ino_t parent, const char *name) {
-  (void)number;
-  fuse_write_below(request, parent, name);
+  struct fuse_gate *fuse = fuse_gate_of(request);
+  write_to(request, fuse_node_of(fuse, parent), name, fuse_node_of(fuse, number));
 }
 
 void fuse_op_rename(fuse_req_t request, fuse_ino_t parent, const char *name, fuse_ino_t to,
                     const char *new_name, unsigned flags) {
-  (void)to;
   (void)new_name;
   (void)flags;
-  fuse_write_below(request, parent, name);
+  struct fuse_gate *fuse = fuse_gate_of(request);
+  write_to(request, fuse_node_of(fuse, parent), name, fuse_node_of(fuse, to));
 }
 
 void fuse_op_setattr(fuse_req_t request, fuse_ino_t number, struct stat *status, int fields,
@@ -90,7 +143,7 @@ void fuse_op_setattr(fuse_req_t request, fuse_ino_t number, struct stat *status,
   (void)status;
   (void)fields;
   (void)info;
-  write_to(request, fuse_node_of(fuse_gate_of(request), number), NULL);
+  write_to(request, fuse_node_of(fuse_gate_of(request), number), NULL, NULL);
 }
 
 void fuse_op_setxattr(fuse_req_t request, fuse_ino_t number, const char *name, const char *value,
@@ -99,10 +152,10 @@ void fuse_op_setxattr(fuse_req_t request, fuse_ino_t number, const char *name, c
   (void)value;
   (void)size;
   (void)flags;
-  write_to(request, fuse_node_of(fuse_gate_of(request), number), NULL);
+  write_to(request, fuse_node_of(fuse_gate_of(request), number), NULL, NULL);
 }
 
 void fuse_op_removexattr(fuse_req_t request, fuse_ino_t number, const char *name) {
   (void)name;
-  write_to(request, fuse_node_of(fuse_gate_of(request), number), NULL);
+  write_to(request, fuse_node_of(fuse_gate_of(request), number), NULL, NULL);
 }

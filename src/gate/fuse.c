@@ -53,6 +53,8 @@ void held_free(struct held *held) {
   fuse_forget_stand_in(held);
   held->node->pins--;
   nodes_release(held->fuse->nodes, held->node);
+  if (held->other)
+    nodes_release(held->fuse->nodes, held->other);
   free((char *)held->waiting.request.path);
   free(held->attribute);
   free(held);
@@ -130,7 +132,7 @@ static void keep_looking(struct held *held) {
 static void on_interrupt(fuse_req_t request, void *context) {
   (void)request;
   struct held *held = context;
-  if (gate_must_end(held->waiting.request.pid))
+  if (gate_must_end(held->thread))
     give_up(held);
   else
     keep_looking(held);
@@ -143,7 +145,7 @@ static void trigger_look(struct gate *gate) {
     next = held->next;
     if (!held->signalled)
       continue;
-    if (gate_must_end(held->waiting.request.pid))
+    if (gate_must_end(held->thread))
       give_up(held);
     else
       gate->signalled = true;
@@ -188,7 +190,7 @@ static void set_request(struct held *held, enum want want, const char *path) {
 }
 
 bool held_mind_signals(struct held *held) {
-  if (fuse_req_interrupted(held->request) && gate_must_end(held->waiting.request.pid)) {
+  if (fuse_req_interrupted(held->request) && gate_must_end(held->thread)) {
     fuse_reply_err(held->request, EINTR);
     held_free(held);
     return false;
@@ -206,6 +208,7 @@ void held_ask(struct held *held, enum want want) {
   held->waiting.request.want = want;
   held->links = links_take(&fuse->links, fuse_req_ctx(held->request)->pid);
   held->waiting.request.pid = gate_outer_pid(fuse->gate, fuse_req_ctx(held->request)->pid);
+  held->thread = gate_outer_thread(fuse->gate, fuse_req_ctx(held->request)->pid);
   bool may_be_served = !held->waiting.needs_mount || fuse_stands_in(held);
   if (want != WANT_WRITE && want != WANT_CONNECT && may_be_served && use_once(fuse, held)) {
     serve_once(held);
@@ -217,7 +220,7 @@ void held_ask(struct held *held, enum want want) {
     return;
   }
   set_request(held, want, path);
-  if (held_mind_signals(held))
+  if (held_mind_signals(held) && !fuse_comes_in_between(held))
     gate_ask(fuse->gate, &held->waiting);
 }
 
@@ -430,6 +433,10 @@ static void trigger_granted(struct gate *gate, const char *path, bool mounted) {
   fuse_mounted(fuse, path, mounted);
 }
 
+static void trigger_mounting(struct gate *gate, const char *path) {
+  fuse_give_way(gate->trigger_state, path);
+}
+
 static void trigger_refresh(struct gate *gate, const char *path) {
   struct fuse_gate *fuse = gate->trigger_state;
   struct node *node = nodes_find(fuse->nodes, path);
@@ -460,6 +467,7 @@ const struct trigger fuse_trigger = {
     .open = trigger_open,
     .serve = trigger_serve,
     .look = trigger_look,
+    .mounting = trigger_mounting,
     .granted = trigger_granted,
     .refresh = trigger_refresh,
     .close = trigger_close,

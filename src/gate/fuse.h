@@ -47,6 +47,8 @@ struct held {
   struct fuse_gate *fuse;
   fuse_req_t request;
   struct node *node;
+  struct node *other; /* that it holds a lock on as well, or NULL */
+  pid_t thread;       /* who waits, as we see it */
   enum call call;
   struct fuse_file_info info;
   char *attribute;
@@ -144,6 +146,13 @@ void fuse_serve_stand_ins(struct fuse_gate *fuse);
 void fuse_end_stand_ins(struct fuse_gate *fuse);
 
 /* ---- fuse-write.c ---- */
+
+/* Sends calls away that hold a lock which mounting at the path needs (NULL: whatever they hold).
+ * They walk again, and wait for the mount in a look-up. */
+void fuse_give_way(struct fuse_gate *fuse, const char *path);
+
+/* The same for a call that comes while something is mounted; true if it was sent away. */
+bool fuse_comes_in_between(struct held *held);
 
 void fuse_write_below(fuse_req_t request, fuse_ino_t parent, const char *name);
 void fuse_op_open(fuse_req_t request, fuse_ino_t number, struct fuse_file_info *info);

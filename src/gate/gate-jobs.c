@@ -8,9 +8,11 @@
 #include "core/cleanup.h"
 #include "core/pages.h"
 #include "gate/gate-private.h"
+#include "gate/once.h"
 #include "gate/replaced.h"
 
-#define ATTEMPTS 3 /* for a job whose broker dies */
+#define ATTEMPTS    3 /* for a job whose broker dies */
+#define PATIENCE_NS (1000ull * 1000 * 1000)
 
 struct grant_job *job_new(enum broker_kind kind, const char *path, unsigned flags) {
   struct grant_job *job = xcalloc(1, sizeof *job);
@@ -154,10 +156,11 @@ static void fail_all(struct gate *gate, int result) {
     job_add(gate, job_new(BROKER_LOOK, "/", 0));
 }
 
-/* Calls that hold a lock on the mount point let go of it now; on their second walk they wait for
- * the mount in their look-up, which holds none. */
-static void announce(struct grant_job *job) {
+/* Calls that hold a lock on the mount point let go of it now, whatever they wait for; on their
+ * second walk they wait for the mount in their look-up, which holds none. */
+static void announce(struct gate *gate, struct grant_job *job) {
   job->ready = true;
+  job->ready_ns = once_now_ns();
   for (struct waiting **place = &job->waiting; *place;) {
     struct waiting *waiting = *place;
     if (!waiting->holds_lock) {
@@ -168,6 +171,19 @@ static void announce(struct grant_job *job) {
     waiting->job = NULL;
     waiting->done(waiting, OUTCOME_RETRY);
   }
+  if (gate->trigger->mounting)
+    gate->trigger->mounting(gate, job->path);
+}
+
+/* A lock that we do not know of: everything else would wait behind it, revocations too. */
+void jobs_mind_locks(struct gate *gate) {
+  struct grant_job *job = gate->jobs;
+  if (job && job->ready && gate->trigger->mounting && once_now_ns() > job->ready_ns + PATIENCE_NS)
+    gate->trigger->mounting(gate, NULL);
+}
+
+bool jobs_are_mounting(const struct gate *gate) {
+  return gate->jobs && gate->jobs->ready;
 }
 
 void jobs_read_broker(struct gate *gate) {
@@ -181,7 +197,7 @@ void jobs_read_broker(struct gate *gate) {
   if (result == -EAGAIN || !job || !job->sent)
     return;
   if (result == BROKER_READY) {
-    announce(job);
+    announce(gate, job);
     return;
   }
   gate->jobs = job->next;

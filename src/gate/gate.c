@@ -139,8 +139,9 @@ void gate_serve(struct gate *gate, const struct pollfd watched[GATE_WATCH_COUNT]
     replaced_read(gate);
   if (gate->signalled && gate->trigger->look)
     gate->trigger->look(gate);
+  jobs_mind_locks(gate);
 }
 
 bool gate_wants_look(const struct gate *gate) {
-  return gate && gate->signalled;
+  return gate && (gate->signalled || jobs_are_mounting(gate));
 }

@@ -36,7 +36,8 @@ struct grant_job {
   struct waiting *waiting;
   unsigned attempts;
   bool sent, ready; /* ready: only the mounting is left */
-  bool revoked;     /* since it was asked for: what it mounts is taken away again */
+  uint64_t ready_ns;
+  bool revoked; /* since it was asked for: what it mounts is taken away again */
 };
 
 struct trigger {
@@ -44,6 +45,9 @@ struct trigger {
   void (*serve)(struct gate *gate);
   /* Looks again at calls that a signal reached (gate->signalled); may be NULL. */
   void (*look)(struct gate *gate);
+  /* The broker is about to mount: whoever holds a lock that this needs must let go of it. NULL: it
+   * has waited for too long, and everybody must. May be NULL. */
+  void (*mounting)(struct gate *gate, const char *path);
   /* The grant of a path is over. If it is a mount point now, what the kernel knows of it must stay
    * as it is. */
   void (*granted)(struct gate *gate, const char *path, bool mounted);

@@ -556,6 +556,16 @@ def test_a_link_put_into_an_approved_folder_is_what_it_leads_to(box, gate, groun
 # ---- interruption and death ----
 
 
+def test_a_program_that_ends_while_a_thread_of_it_waits(box, gate, ground):
+    """It ends, and its question with it. The control: somebody was asked."""
+    script = f"import os, threading, time; threading.Thread(target=open, args=('{ground}/file',)).start(); " \
+             f"time.sleep(0.3); os._exit(3)"
+    with gates.Session(box, gate, ["/usr/bin/python3", "-c", script], lambda event: None) as it:
+        result = it.finish(20)
+    assert result.exit == 3 and it.asked == [("read", f"{ground}/file")], (result, it.asked)
+
+
+
 def test_a_process_that_dies_takes_its_question_along(box, gate, ground):
     with gates.Session(box, gate, ["/bin/sh", "-c", f"cat {ground}/file & sleep 0.5; kill -9 $!; "
                                                     "wait; sleep 0.5; echo after"],

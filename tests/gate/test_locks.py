@@ -1,0 +1,79 @@
+"""Calls that hold a lock of the kernel's while they wait: mounting needs some of these locks, and one broker
+mounts for all."""
+
+import os
+
+import gates
+import sessions
+from gates import lines
+
+CACHES = ["pip", "uv", "pypoetry", "pre-commit", "node-gyp", "yarn", "go-build", "sccache"]
+
+# A rename holds the locks of two folders, and waits until the first is mounted; meanwhile somebody opens a
+# file in the second, which is to be mounted, too.
+PAIRS = """
+import os, sys, threading
+cache = os.environ["HOME"] + "/.cache/"
+
+def rename(first, second, begin):
+    begin.wait()
+    try:
+        os.rename(f"{cache}{first}/a", f"{cache}{second}/b")
+    except OSError:
+        pass  # another mount by then
+
+def read(second, begin):
+    begin.wait()
+    open(f"{cache}{second}/file").read()
+
+open(os.environ["HOME"] + "/data/file").read()
+for first, second in zip(sys.argv[1::2], sys.argv[2::2]):
+    begin = threading.Barrier(2)
+    threads = [threading.Thread(target=rename, args=(first, second, begin), daemon=True),
+               threading.Thread(target=read, args=(second, begin), daemon=True)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(10)
+    if any(thread.is_alive() for thread in threads):
+        print("stuck", first, second, flush=True)
+        os._exit(1)
+print("none is stuck", flush=True)
+sys.stdin.read()
+"""
+
+
+def revoked(box, path):
+    return box.plain([box.world.command, "policy", "revoke", path])
+
+
+def test_a_call_that_holds_the_locks_of_two_folders(box, gate):
+    """Neither it nor the broker is stuck: what was approved can be taken back."""
+    data = os.path.dirname(box.identity.file(box.home("data", "file"), "content\n"))
+    for name in CACHES:
+        for file in ("a", "file"):
+            box.identity.file(box.home(".cache", name, file), "content\n")
+    script = f'/usr/bin/python3 -c "$0" {" ".join(CACHES)}; ' \
+             f"cat {data}/file; touch over; until [ -e go ]; do sleep 0.02; done; cat {data}/file"
+    with gates.Session(box, gate, ["/bin/sh", "-c", script, PAIRS],
+                       lambda event: gates.approve(tree=data) if not it.asked[1:] else gates.deny()) as it:
+        assert sessions.eventually(lambda: os.path.exists(box.path("over")), 40), it.asked
+        taken = revoked(box, data)
+        box.identity.file(box.path("go"), "")
+        result = it.finish()
+    assert taken.exit == 0, taken
+    assert lines(result) == ["none is stuck", "content"], result  # the control: it could be read before
+
+
+def test_a_watch_on_a_folder_in_which_somebody_waits_to_write(box, gate, ground):
+    """The write is asked about, and nobody answers; the watch is allowed, and does not wait for the write."""
+    box.identity.file(box.home("writes.yaml"), "version: 1\nfilesystem: {ask_writes: true}\n")
+    script = f"{gates.files(box)} mkdir {ground}/sub/made >made & sleep 0.4; " \
+             f"{gates.files(box)} inotify {ground}/sub; kill $! 2>/dev/null; wait; echo over"
+    with gates.Session(box, gate, ["/bin/sh", "-c", script],
+                       lambda event: None if event["access"] == "write" else gates.approve(),
+                       options=["--policy", box.home("writes.yaml")]) as it:
+        result = it.finish(20)
+    assert lines(result) == ["inotify ok", "over"], (result, it.asked)
+    assert ("write", f"{ground}/sub") in [(op, path) for op, path in it.asked], it.asked
+    assert not os.path.exists(f"{ground}/sub/made")
