@@ -11,7 +11,11 @@
 #include "core/file.h"
 #include "core/json.h"
 #include "core/path.h"
+#include "core/text.h"
 #include "policy/grants.h"
+
+/* A session may have to look at every process that holds a part of it. */
+#define PATIENCE_MS 5000
 
 /* Grants name objects; a person may name a link to one, or something that is gone. */
 static char *path_of(const struct revoke_request *request) {
@@ -58,34 +62,64 @@ static int fail_nothing(const char *name, struct sb_error *error) {
                  "file");
 }
 
+/* By both names: the name itself may have been approved, and have become a link since. */
+static int revoke_in_stores(const struct revoke_request *request, const char *path,
+                            size_t *ret_stored, struct sb_error *error) {
+  _cleanup_free_ char *named = path ? path_join(request->host->cwd, request->name) : NULL;
+  int result = revoke_stored(request, path ? path : request->name, ret_stored, error);
+  if (result == 0 && named && strcmp(named, path) != 0)
+    result = revoke_stored(request, named, ret_stored, error);
+  return result;
+}
+
+/* False: it may still have what was revoked. */
+static bool revoke_in_session(const struct registry_entry *entry, json_t *message,
+                              struct revoke_result *result) {
+  _cleanup_error_ struct sb_error refused = {0};
+  json_t *reply = NULL;
+  if (client_call(entry->folder, PATIENCE_MS, message, &reply, &refused) < 0)
+    return refused.code == SB_CODE_NOT_FOUND || refused.code == SB_CODE_CONFLICT;
+  result->held += json_is_true(json_object_get(reply, "held"));
+  result->sessions++;
+  json_decref(reply);
+  return true;
+}
+
+static int fail_unanswered(const struct strv *silent, struct sb_error *error) {
+  _cleanup_text_ struct text names = {0};
+  STRV_FOREACH (name, silent) {
+    text_append(&names, names.length > 0 ? " " : "");
+    text_append(&names, *name);
+  }
+  sb_fail(error, SB_CODE_SYSTEM, 0, "session %s did not confirm: it may still be open there",
+          names.data);
+  return sb_hint(error, "revoke it again, or end what has it: sandbox kill %s", names.data);
+}
+
+/* Whatever becomes of the stores, what runs is told; and a session that does not say that it is
+ * done counts as a failure. */
 int policy_revoke(const struct revoke_request *request, struct revoke_result *ret_result,
                   struct sb_error *error) {
   _cleanup_choice_ struct session_choice choice = {0};
+  _cleanup_strv_ struct strv silent = {0};
   _cleanup_free_ char *path = path_of(request);
-  const char *name = path ? path : request->name;
   struct revoke_result result = {0};
-  if (session_choose(&choice, request->session, error) < 0 ||
-      (!request->session && revoke_stored(request, name, &result.stored, error) < 0))
+  if (session_choose(&choice, request->session, error) < 0)
     return -1;
-  /* The name itself was approved, and has become a link since. */
-  _cleanup_free_ char *named = path ? path_join(request->host->cwd, request->name) : NULL;
-  if (named && strcmp(named, path) != 0 && !request->session &&
-      revoke_stored(request, named, &result.stored, error) < 0)
-    return -1;
+  int stored = request->session ? 0 : revoke_in_stores(request, path, &result.stored, error);
   for (size_t i = 0; i < choice.registry.count; i++) {
     const struct registry_entry *entry = &choice.registry.entries[i];
-    _cleanup_error_ struct sb_error refused = {0};
-    json_t *reply = NULL;
     if (request->session && entry != choice.entry)
       continue;
-    int revoked = client_call(entry->folder, CLIENT_PATIENCE, revoke_message(path, request->name),
-                              &reply, &refused);
-    result.held += revoked == 0 && json_is_true(json_object_get(reply, "held"));
-    json_decref(reply);
-    result.sessions += revoked == 0;
+    if (!revoke_in_session(entry, revoke_message(path, request->name), &result))
+      strv_add(&silent, entry->id);
   }
+  if (silent.count > 0)
+    return fail_unanswered(&silent, error);
+  if (stored < 0)
+    return -1;
   if (result.stored + result.sessions == 0)
-    return fail_nothing(name, error);
+    return fail_nothing(path ? path : request->name, error);
   *ret_result = result;
   return 0;
 }

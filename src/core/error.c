@@ -23,6 +23,14 @@ const char *sb_code_name(enum sb_code code) {
   return code < SB_CODE_COUNT ? code_names[code] : "unknown";
 }
 
+enum sb_code sb_code_named(const char *name) {
+  for (size_t i = 0; name && i < SB_CODE_COUNT; i++) {
+    if (strcmp(code_names[i], name) == 0)
+      return (enum sb_code)i;
+  }
+  return SB_CODE_SYSTEM;
+}
+
 void sb_error_clear(struct sb_error *error) {
   free(error->message);
   free(error->hint);

@@ -43,4 +43,7 @@ void sb_error_clear(struct sb_error *error);
 /* The stable name of a code, as it appears in JSON ("policy", "unsupported", ...). */
 const char *sb_code_name(enum sb_code code);
 
+/* The other way; what is not known is a failed system call. */
+enum sb_code sb_code_named(const char *name);
+
 #define _cleanup_error_ __attribute__((cleanup(sb_error_clear)))

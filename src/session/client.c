@@ -112,7 +112,8 @@ static int fail_message(const json_t *message, struct sb_error *error) {
   const json_t *problem = json_object_get(message, "error");
   const char *hint = json_string_value(json_object_get(problem, "hint"));
   const char *text = json_string_value(json_object_get(problem, "message"));
-  sb_fail(error, SB_CODE_SYSTEM, 0, "%s", text ? text : "refused");
+  const char *code = json_string_value(json_object_get(problem, "code"));
+  sb_fail(error, sb_code_named(code), 0, "%s", text ? text : "refused");
   return hint ? sb_hint(error, "%s", hint) : -1;
 }
 
@@ -135,7 +136,8 @@ static int fail_read(ssize_t got, struct sb_error *error) {
     return sb_hint(error, "was it stopped with Ctrl-Z? Bring it back with 'fg' or 'bg', or end it "
                           "with 'sandbox kill'");
   }
-  return sb_fail(error, SB_CODE_SYSTEM, got < 0 ? (int)-got : 0, "the session has ended");
+  return sb_fail(error, got == 0 ? SB_CODE_NOT_FOUND : SB_CODE_SYSTEM, got < 0 ? (int)-got : 0,
+                 "the session has ended");
 }
 
 int client_read(struct client_connection *connection, json_t **ret_message,

@@ -247,16 +247,18 @@ int decisions_revoke(struct decisions *decisions, const struct revocation *revoc
   if (path)
     json_set_path(fields, "path", path);
   json_set_string(fields, "host", revocation->host);
-  if (decisions_record(decisions, "revoke", fields, error) < 0)
-    return -1;
+  /* What takes away does not wait for the log: a full disk must not keep anything open. */
+  int result = decisions_record(decisions, "revoke", fields, error);
   size_t stored = 0, removed = approvals_remove(&decisions->approvals, subject, name);
   bool granted = path && services->revoke && services->revoke(services->context, path);
   if (revocation->stored && unstore(decisions, name, &stored, error) < 0)
-    return -1;
+    result = -1; /* here it is gone all the same */
   granted |= path && is_granted_by_policy(decisions, path);
   if (path && (granted || stored > 0))
     approvals_add(&decisions->approvals,
                   &(struct approval){.verdict = APPROVAL_ASK, .path = (char *)path});
+  if (result < 0)
+    return -1;
   if (removed == 0 && stored == 0 && !granted)
     return fail_nothing(decisions, revocation, error);
   *ret_stored = stored;

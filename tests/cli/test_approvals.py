@@ -15,7 +15,7 @@ import pytest
 
 from dynamic import (Watcher, answer, asking, audit_lines, ground, next_event, question, run,
                      write_policy)
-from sessions import eventually, listed, sandbox
+from sessions import eventually, listed, monitor_of, sandbox
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -239,6 +239,38 @@ def test_revoke_what_an_earlier_session_kept(box, data):
         result = sandbox(box, "policy", "revoke", f"{data}/a.txt")
         assert (result.exit, result.stdout) == (0, "revoked: 1 stored, in 1 running session\n")
         box.identity.file(box.path("two"), "")
+        assert session.result()[:2] == (1, "content of a\n")
+
+
+def test_revoke_what_a_session_does_not_confirm(box, data):
+    """It may still have it, so that is a failure, with the session's name. The control: when it goes on, it
+    confirms."""
+    with asking(box, ["sh", "-c", f"cat {data}/a.txt; touch one; sleep 60"]) as session, \
+            session.watch() as control:
+        answer(control, {"cmd": "cmd.approve", "id": question(control)["id"], "scope": "session"})
+        assert eventually(lambda: os.path.exists(box.path("one")))
+        monitor = monitor_of(box, session.sid)
+        os.kill(monitor, signal.SIGSTOP)
+        try:
+            result = sandbox(box, "policy", "revoke", f"{data}/a.txt")
+        finally:
+            os.kill(monitor, signal.SIGCONT)
+        assert result.exit == 125 and f"sandbox kill {session.sid}" in result.stderr, result
+        assert sandbox(box, "policy", "revoke", f"{data}/a.txt").exit == 0
+
+
+def test_revoke_with_a_store_that_cannot_be_changed(box, data):
+    """What runs is told all the same."""
+    script = (f"cat {data}/a.txt && touch one; while ! test -e two; do sleep 0.02; done; "
+              f"cat {data}/a.txt")
+    with asking(box, ["sh", "-c", script]) as session, session.watch() as control:
+        answer(control, {"cmd": "cmd.approve", "id": question(control)["id"], "scope": "session"})
+        assert eventually(lambda: os.path.exists(box.path("one")))
+        box.identity.file(box.home(".config", "sandbox", "grants.yaml"), "version: nonsense\n")
+        result = sandbox(box, "policy", "revoke", f"{data}/a.txt")
+        assert result.exit == 125 and "grants.yaml" in result.stderr, result
+        box.identity.file(box.path("two"), "")
+        answer(control, {"cmd": "cmd.deny", "id": question(control)["id"]})
         assert session.result()[:2] == (1, "content of a\n")
 
 
