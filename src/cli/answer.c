@@ -152,6 +152,10 @@ static int answer_main(const struct invocation *invocation) {
   _cleanup_free_ char *shown = escape_string(hidden ? hidden : "");
   if (hidden)
     cli_warn("what '%s' hides stays hidden", shown);
+  const char *path = json_string_value(json_object_get(reply, "still_denied"));
+  _cleanup_free_ char *denied = escape_string(path ? path : "");
+  if (path)
+    cli_warn("'%s' stays denied", denied);
   _cleanup_free_ char *line = json_line(reply);
   json_decref(reply);
   return invocation_has(invocation, ANSWER_OPTION_JSON) ? cli_print(line) : 0;

@@ -59,6 +59,14 @@ static char *grant_point(const struct gate *gate, const char *tree, const char *
 
 /* ---- what stays hidden in it ---- */
 
+/* The object at a canonical path, on the host. */
+static int identify(const char *path, struct stat *ret_status) {
+  struct open_how how = {.flags = O_PATH | O_CLOEXEC | O_NOFOLLOW,
+                         .resolve = RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS};
+  _cleanup_close_ int fd = (int)syscall(SYS_openat2, AT_FDCWD, path, &how, sizeof how);
+  return fd < 0 || fstat(fd, ret_status) < 0 ? -errno : 0;
+}
+
 /* Every hidden object below the point, but for one that was itself approved. */
 static void collect_masks(const struct gate *gate, const char *point, const char *approved,
                           struct strv *ret_masks) {
@@ -66,6 +74,21 @@ static void collect_masks(const struct gate *gate, const char *point, const char
     bool inside = path_is_under(*hidden, point) && strcmp(*hidden, point) != 0;
     if (inside && !path_is_under(approved, *hidden))
       strv_add(ret_masks, *hidden);
+  }
+}
+
+/* What a person denied in it before. It must be there to be covered; what comes into its place is
+ * the keeper's. */
+static void mind_denials(struct gate *gate, const char *point) {
+  const struct gate_services *services = &gate->config.services;
+  for (int writes = 0; writes < 2; writes++) {
+    _cleanup_strv_ struct strv denied = {0};
+    decisions_denied_below(gate->config.decisions, point, writes, &denied);
+    STRV_FOREACH (path, &denied) {
+      struct stat status;
+      if (identify(*path, &status) == 0)
+        gate->kept = services->deny(services->context, *path, writes);
+    }
   }
 }
 
@@ -94,28 +117,23 @@ static bool is_protected(const struct plan *kept, const char *point) {
   return false;
 }
 
-static void collect_kept(const struct plan *kept, struct grant_job *job) {
+/* Where nothing can be written, only masks matter. */
+static void collect_kept(const struct plan *kept, const char *approved, struct grant_job *job) {
+  bool writable = job->request.flags & BROKER_WRITABLE;
   for (size_t i = 0; kept && i < kept->operation_count; i++) {
     const struct operation *operation = &kept->operations[i];
     if (!path_is_under(operation->path, job->path))
       continue;
-    if (operation->kind == OPERATION_PIN || is_protection(operation->kind))
+    if (writable && (operation->kind == OPERATION_PIN || is_protection(operation->kind)))
       strv_addf(&job->kept, "%c%s", operation->kind == OPERATION_PIN ? BROKER_PINS : BROKER_SEALS,
                 operation->path);
-    else if (operation->kind == OPERATION_MASK && !strv_contains(&job->masks, operation->path))
+    else if (operation->kind == OPERATION_MASK && !path_is_under(approved, operation->path) &&
+             !strv_contains(&job->masks, operation->path))
       strv_add(&job->masks, operation->path);
   }
 }
 
 /* ---- the job ---- */
-
-/* The object at a canonical path, on the host. */
-static int identify(const char *path, struct stat *ret_status) {
-  struct open_how how = {.flags = O_PATH | O_CLOEXEC | O_NOFOLLOW,
-                         .resolve = RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS};
-  _cleanup_close_ int fd = (int)syscall(SYS_openat2, AT_FDCWD, path, &how, sizeof how);
-  return fd < 0 || fstat(fd, ret_status) < 0 ? -errno : 0;
-}
 
 /* Makes the job for a mount at the point; NULL if it cannot be made there. */
 static struct grant_job *new_grant(struct gate *gate, const char *point, unsigned flags,
@@ -127,8 +145,8 @@ static struct grant_job *new_grant(struct gate *gate, const char *point, unsigne
   struct grant_job *job = job_new(BROKER_GRANT, point, flags);
   job->request.device = status.st_dev;
   job->request.inode = status.st_ino;
-  if (flags & BROKER_WRITABLE)
-    collect_kept(gate->kept, job);
+  mind_denials(gate, point);
+  collect_kept(gate->kept, request->path, job);
   if (collect_hidden(gate, point, request->path, &job->masks))
     return job;
   job_free(job);

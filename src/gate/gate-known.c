@@ -103,13 +103,24 @@ bool gate_is_writable(struct gate *gate, const char *path) {
 
 /* ---- served without a mount ---- */
 
+static bool is_denied(const struct gate *gate, const char *path) {
+  _cleanup_strv_ struct strv denied = {0};
+  decisions_denied_below(gate->config.decisions, "/", false, &denied);
+  STRV_FOREACH (one, &denied) {
+    if (path_is_under(path, *one))
+      return true;
+  }
+  return false;
+}
+
 /* Secrets and their second names are decided about one by one. */
 bool gate_is_served(struct gate *gate, const struct access_request *request) {
   if (request->want == WANT_WRITE || request->want == WANT_CONNECT || gate->served.count == 0)
     return false;
   second_names_prepare(gate, request->device);
   if (gate_is_hidden(gate, request->path) || inode_set_contains(&gate->linked, request->inode) ||
-      policy_decide(gate->config.policy, request->path, ACCESS_READ).verdict == VERDICT_HIDE)
+      policy_decide(gate->config.policy, request->path, ACCESS_READ).verdict == VERDICT_HIDE ||
+      is_denied(gate, request->path))
     return false;
   STRV_FOREACH (tree, &gate->served) {
     if (path_is_under(request->path, *tree))

@@ -86,6 +86,25 @@ const struct approval *approvals_find(const struct approvals *approvals,
   return best;
 }
 
+static bool is_denied(const struct approvals *approvals, const char *path, enum want want) {
+  struct access_request request = {.subject = SUBJECT_FILE, .want = want, .path = path};
+  const struct approval *approval = approvals_find(approvals, &request);
+  return approval && approval->verdict == APPROVAL_DENY;
+}
+
+void approvals_denied_below(const struct approvals *approvals, const char *tree, bool writes,
+                            struct strv *ret_paths) {
+  for (size_t i = 0; i < approvals->count; i++) {
+    const struct approval *item = &approvals->items[i];
+    if (item->subject != SUBJECT_FILE || item->verdict != APPROVAL_DENY || item->write != writes ||
+        !path_is_under(item->path, tree) || strcmp(item->path, tree) == 0)
+      continue;
+    if (is_denied(approvals, item->path, writes ? WANT_WRITE : WANT_READ) &&
+        !strv_contains(ret_paths, item->path))
+      strv_add(ret_paths, item->path);
+  }
+}
+
 size_t approvals_remove(struct approvals *approvals, enum access_subject subject,
                         const char *name) {
   size_t removed = 0;

@@ -4,6 +4,7 @@
 
 #include <stddef.h>
 
+#include "core/strv.h"
 #include "gate/access.h"
 
 enum approval_verdict {
@@ -30,6 +31,11 @@ struct approvals {
 };
 
 #define APPROVALS_LIMIT 16384 /* beyond it the oldest is forgotten, and asked about again */
+
+/* Paths below the tree that are denied, for reading or for writing only, though the tree be allowed.
+ */
+void approvals_denied_below(const struct approvals *approvals, const char *tree, bool writes,
+                            struct strv *ret_paths);
 
 /* Copies; replaces one for the same object and kind of access. */
 void approvals_add(struct approvals *approvals, const struct approval *approval);

@@ -440,6 +440,11 @@ static void note_refused(struct decisions *decisions, const struct access_reques
   note_denial(decisions, request, reason, exe);
 }
 
+void decisions_denied_below(const struct decisions *decisions, const char *tree, bool writes,
+                            struct strv *ret_paths) {
+  approvals_denied_below(&decisions->approvals, tree, writes, ret_paths);
+}
+
 void decisions_note_refused(struct decisions *decisions, const struct access_request *request,
                             const char *reason) {
   decisions->counts.refused_writes++;

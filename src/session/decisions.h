@@ -36,6 +36,11 @@ void decisions_withdraw(struct decisions *decisions, uint64_t ticket);
  * was approved before. */
 bool decisions_may_allow_hosts(const struct decisions *decisions);
 
+/* What was denied below a tree, for reading or for writing only: to allow the tree does not allow
+ * it. */
+void decisions_denied_below(const struct decisions *decisions, const char *tree, bool writes,
+                            struct strv *ret_paths);
+
 /* A write to a gated place that is refused without a question: audited, counted, summarised. */
 void decisions_note_refused(struct decisions *decisions, const struct access_request *request,
                             const char *reason);

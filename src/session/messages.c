@@ -87,6 +87,7 @@ static void on_gate(struct monitor *monitor, int *fds) {
       .root = -1,
       .announced = &monitor->request->report->announced,
       .services = {.prepare = upkeep_prepare,
+                   .deny = upkeep_deny,
                    .granted = upkeep_granted,
                    .taken = upkeep_taken,
                    .held = upkeep_held,

@@ -194,6 +194,18 @@ const struct plan *upkeep_prepare(void *context, const char *folder) {
   return &upkeep->grown;
 }
 
+const struct plan *upkeep_deny(void *context, const char *path, bool writes) {
+  struct monitor *monitor = context;
+  struct plan *grown = &monitor->upkeep.grown;
+  enum operation_kind kind = writes ? OPERATION_SEAL : OPERATION_MASK;
+  for (size_t i = 0; i < grown->operation_count; i++) {
+    if (grown->operations[i].kind == kind && strcmp(grown->operations[i].path, path) == 0)
+      return grown;
+  }
+  plan_add(grown, kind, path, NULL, "denied");
+  return grown;
+}
+
 static bool is_folder(const char *path) {
   struct stat status;
   return lstat(path, &status) == 0 && S_ISDIR(status.st_mode);

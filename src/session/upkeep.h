@@ -14,7 +14,7 @@ struct upkeep {
   struct keeper keeper;
   uint64_t start_at_ns; /* 0: not to be started */
   size_t hidden_count;  /* late secrets that were told of */
-  struct plan grown;    /* what folders need that were granted for writing */
+  struct plan grown;    /* what folders need that were granted: protections, masks */
   struct strv prepared; /* those folders */
   struct strv granted, granted_writable;
   bool held; /* something was taken back that somebody can still read; told with the next answer */
@@ -24,6 +24,9 @@ struct upkeep {
 /* For the gate. A folder is about to be granted for writing: the protected names in it are found,
  * and placeholders made. NULL if that cannot be done: then it must not be granted. */
 const struct plan *upkeep_prepare(void *monitor, const char *folder);
+
+/* Something in a tree that is about to be granted was denied, for writing only or as a whole. */
+const struct plan *upkeep_deny(void *monitor, const char *path, bool writes);
 
 /* A tree has become visible, or is about to be taken away again. */
 void upkeep_granted(void *monitor, const char *path, bool writable);

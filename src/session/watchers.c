@@ -237,6 +237,11 @@ json_t *on_approve(void *context, const struct request *request, struct sb_error
   const struct rule *hidden = tree ? ancestor_secret(monitor->request->policy, tree) : NULL;
   if (hidden)
     json_set_string(answer, "still_hidden", hidden->written);
+  _cleanup_strv_ struct strv denied = {0};
+  if (tree)
+    decisions_denied_below(decisions, tree, false, &denied);
+  if (denied.count > 0)
+    json_set_path(answer, "still_denied", denied.items[0]);
   return answer;
 }
 

@@ -553,6 +553,51 @@ def test_a_link_put_into_an_approved_folder_is_what_it_leads_to(box, gate, groun
     assert control.stdout == "content of the file\ncontent of the exact one\n"
 
 
+# ---- what was denied ----
+
+
+@pytest.mark.escape
+@pytest.mark.parametrize("scope", ["session", "user"])
+def test_a_denial_holds_in_a_folder_that_is_allowed_later(box, gate, ground, scope):
+    """By an answer about another file in it, and when the host puts another file in its place. The control:
+    the other file is read."""
+    denied, other = f"{ground}/file", box.identity.file(f"{ground}/other", "content of the other\n")
+
+    def answer(event):
+        return gates.deny(scope=scope) if event["path"] == denied else gates.approve(tree=ground)
+
+    script = f"cat {denied}; cat {other}; cat {denied}; touch step; " \
+             f"until [ -e go ]; do sleep 0.02; done; cat {denied}; cat {other}"
+    with gates.Session(box, gate, ["/bin/sh", "-c", script], answer) as it:
+        assert sessions.eventually(lambda: os.path.exists(box.path("step"))), it.asked
+        time.sleep(0.2)  # the keeper has come
+        os.rename(box.identity.file(f"{ground}/new", "another content\n"), denied)
+        time.sleep(0.2)
+        box.identity.file(box.path("go"), "")
+        result = it.finish()
+    assert lines(result) == ["content of the other"] * 2, (result, it.asked)
+    assert it.asked == [("read", denied), ("read", other)]
+
+
+@pytest.mark.escape
+def test_a_denied_write_holds_in_a_folder_that_may_be_written_to_later(box, gate, ground):
+    """The control: elsewhere in the folder it is written, and what was denied can be read."""
+    box.identity.file(box.home("writes.yaml"), "version: 1\nfilesystem: {ask_writes: true}\n")
+    denied, other = f"{ground}/file", box.identity.file(f"{ground}/other", "old\n")
+
+    def answer(event):
+        write = event["access"] == "write" and event["path"] == denied
+        return gates.deny(scope="session") if write else gates.approve()
+
+    script = f"echo new >{denied}; mkdir {ground}/made; echo new >{other}; cat {other} {denied}; " \
+             f"echo new >{denied}; cat {denied}"
+    result, asked = gates.run(box, gate, ["/bin/sh", "-c", script], answer,
+                              options=["--policy", box.home("writes.yaml")])
+    assert lines(result) == ["new", "content of the file", "content of the file"], (result, asked)
+    assert ("write", ground) in asked and os.path.isdir(f"{ground}/made"), asked
+    assert open(denied).read() == "content of the file\n"
+
+
 # ---- interruption and death ----
 
 
