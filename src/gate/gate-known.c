@@ -62,23 +62,9 @@ void gate_note_hidden(const struct gate *gate, const struct access_request *requ
 
 /* ---- allowed when touched ---- */
 
-/* Names of the plan may be links; what arrives here are names of objects. */
-static void resolve_touched(struct gate *gate) {
-  const struct strv *names[] = {&gate->config.plan->touched_read,
-                                &gate->config.plan->touched_write};
-  for (size_t i = 0; !gate->touched_known && i < ARRAY_SIZE(names); i++) {
-    STRV_FOREACH (name, names[i]) {
-      char *object;
-      if (file_resolve(*name, &object) == 0)
-        strv_take(&gate->touched[i], object);
-    }
-  }
-  gate->touched_known = true;
-}
-
 /* Hidden objects are not allowed by what surrounds them. */
 bool gate_find_touched(struct gate *gate, const char *path, struct answered *ret_answer) {
-  resolve_touched(gate);
+  touched_resolve(gate);
   for (size_t i = ARRAY_SIZE(gate->touched); i-- > 0;) {
     STRV_FOREACH (tree, &gate->touched[i]) {
       if (!path_is_under(path, *tree) || gate_is_hidden(gate, path))

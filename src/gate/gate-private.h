@@ -13,6 +13,11 @@ bool gate_is_hidden(const struct gate *gate, const char *path);
 /* What policy allows when something first touches it, as an answer that nobody had to give. */
 bool gate_find_touched(struct gate *gate, const char *path, struct answered *ret_answer);
 
+/* ---- touched.c ---- */
+
+/* Finds out what they are, once. */
+void touched_resolve(struct gate *gate);
+
 /* ---- gate-grant.c ---- */
 
 /* Somebody allowed it for the session: the call goes on with a mount, or is served without. */

@@ -33,6 +33,7 @@ struct gate_services {
 struct gate_config {
   const struct plan *plan;
   const struct policy *policy;
+  const struct policy_context *context;
   struct decisions *decisions;
   /* Descriptors from the session's init; the gate owns them from now on. */
   int trigger; /* the FUSE device, or the seccomp listener */

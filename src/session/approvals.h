@@ -32,8 +32,7 @@ struct approvals {
 
 #define APPROVALS_LIMIT 16384 /* beyond it the oldest is forgotten, and asked about again */
 
-/* Paths below the tree that are denied, for reading or for writing only, though the tree be allowed.
- */
+/* Paths below the tree that are denied by themselves, for reading or for writing only. */
 void approvals_denied_below(const struct approvals *approvals, const char *tree, bool writes,
                             struct strv *ret_paths);
 

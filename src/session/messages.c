@@ -78,6 +78,7 @@ static void on_gate(struct monitor *monitor, int *fds) {
   struct gate_config config = {
       .plan = monitor->request->plan,
       .policy = monitor->request->policy,
+      .context = &monitor->request->host->policy,
       .decisions = monitor->supervision.decisions,
       .trigger = fds[0],
       .mount_ns = fds[1],
