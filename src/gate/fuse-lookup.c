@@ -55,7 +55,9 @@ struct parked {
 struct fuse_entry_param fuse_entry_of(struct fuse_gate *fuse, struct node *node, const char *path) {
   if (!node->fixed)
     node->fixed = gate_leads_to_mount(fuse->gate, path);
-  double seconds = node->fixed                      ? ENDLESS
+  /* A socket is asked about while it is looked up, also when its grant has been taken back. */
+  double seconds = S_ISSOCK(node->status.st_mode)   ? 0
+                   : node->fixed                    ? ENDLESS
                    : !S_ISDIR(node->status.st_mode) ? 0
                    /* bind(2) can be asked about only while it looks its folder up. */
                    : fuse->gate->config.plan->ask_writes ? 0

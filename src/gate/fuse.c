@@ -440,7 +440,7 @@ static void trigger_mounting(struct gate *gate, const char *path) {
 static void trigger_refresh(struct gate *gate, const char *path) {
   struct fuse_gate *fuse = gate->trigger_state;
   struct node *node = nodes_find(fuse->nodes, path);
-  if (node && node->parent)
+  if (node && node->parent && !S_ISDIR(node->status.st_mode))
     nodes_refresh(fuse->nodes, node);
 }
 

@@ -66,6 +66,7 @@ bool gate_revoke(struct gate *gate, const char *path) {
       continue;
     any = true;
     gate_take_back(gate, granted, NULL);
+    gate->trigger->refresh(gate, granted);
   }
   return any;
 }

@@ -51,7 +51,7 @@ struct trigger {
   /* The grant of a path is over. If it is a mount point now, what the kernel knows of it must stay
    * as it is. */
   void (*granted)(struct gate *gate, const char *path, bool mounted);
-  /* The host replaced or removed what is at a path that was one. */
+  /* It is one no longer: the host replaced or removed what is there, or it was taken back. */
   void (*refresh)(struct gate *gate, const char *path);
   void (*close)(struct gate *gate);
 };

@@ -1,6 +1,7 @@
 """What waits at the gate, and what comes of it: every way to use a path, both triggers, both
 identities. The same program does the same outside and inside, and the lines are compared."""
 
+import contextlib
 import json
 import os
 import platform
@@ -139,6 +140,40 @@ def test_a_socket_is_asked_for(box, gate, ground):
                                    lambda event: gates.approve())
         assert lines(allowed) == ["connect ok"], allowed
         assert asked
+
+
+def connect_twice(box, path):
+    return f"{files(box)} connect {path}; touch step; until [ -e go ]; do sleep 0.02; done; {files(box)} connect {path}"
+
+
+def test_a_service_that_is_started_again(box, gate, ground):
+    """Another socket by the same name: the answer holds for it."""
+    path = f"{ground}/socket"
+    with contextlib.ExitStack() as first:
+        first.enter_context(listening(box, path))
+        with gates.Session(box, gate, ["/bin/sh", "-c", connect_twice(box, path)],
+                           lambda event: gates.approve()) as it:
+            assert sessions.eventually(lambda: os.path.exists(box.path("step"))), it.asked
+            first.close()
+            os.unlink(path)
+            with listening(box, path):
+                time.sleep(0.3)
+                box.identity.file(box.path("go"), "")
+                result = it.finish()
+    assert lines(result) == ["connect ok"] * 2 and it.asked == [("connect", path)], (result, it.asked)
+
+
+def test_a_socket_is_asked_for_again_when_it_was_taken_back(box, gate, ground):
+    path = f"{ground}/socket"
+    with listening(box, path):
+        with gates.Session(box, gate, ["/bin/sh", "-c", connect_twice(box, path)],
+                           lambda event: gates.deny() if it.asked[1:] else gates.approve()) as it:
+            assert sessions.eventually(lambda: os.path.exists(box.path("step"))), it.asked
+            assert box.plain([box.world.command, "policy", "revoke", path]).exit == 0
+            box.identity.file(box.path("go"), "")
+            result = it.finish()
+    assert lines(result) == ["connect ok", "connect EACCES"], (result, it.asked)
+    assert it.asked == [("connect", path)] * 2
 
 
 def test_sending_to_a_socket_is_asked_for(box, gate, ground):
