@@ -223,10 +223,11 @@ static void reply_found(struct fuse_gate *fuse, fuse_req_t request, struct node 
   }
 }
 
-/* Remembered by the kernel: a compiler looks for its tools in every folder of $PATH, each time. */
-static void reply_missing(fuse_req_t request, const struct node *parent) {
+/* Remembered by the kernel: a compiler looks for its tools in every folder of $PATH, each time. Not
+ * when we look ourselves, for something that the host is about to replace. */
+static void reply_missing(fuse_req_t request) {
   struct fuse_entry_param nothing = {.entry_timeout =
-                                         follows_host(request, parent) ? 0 : FOLDER_SECONDS};
+                                         fuse_req_ctx(request)->pid == 0 ? 0 : FOLDER_SECONDS};
   fuse_reply_entry(request, &nothing);
 }
 
@@ -237,7 +238,7 @@ void fuse_op_lookup(fuse_req_t request, fuse_ino_t parent, const char *name) {
   struct node *above = fuse_node_of(fuse, parent);
   int result = nodes_lookup(fuse->nodes, above, name, &node);
   if (result == -ENOENT) {
-    reply_missing(request, above);
+    reply_missing(request);
     return;
   }
   if (result < 0) {
