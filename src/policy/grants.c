@@ -112,11 +112,17 @@ int grants_load(const struct policy_context *context, enum grant_scope scope,
 /* One change under the lock. `edit` returns how many grants it touched; 0 writes nothing. */
 typedef size_t edit_grants(struct grant_list *list, void *argument);
 
-/* Whoever was killed while writing has left a file; nobody else writes while we hold the lock. */
+/* Whoever was killed while writing has left a file; nobody else writes while we hold the lock. The
+ * lock of older versions was here. */
+static bool is_leftover(const char *name) {
+  size_t length = strlen(name);
+  bool temporary = strncmp(name, "grants.yaml.", 12) == 0 && length > 16 &&
+                   strcmp(name + length - 4, ".tmp") == 0;
+  return temporary || strcmp(name, "grants.lock") == 0;
+}
+
 static bool remove_leftover(void *context, const struct folder_entry *entry) {
-  size_t length = strlen(entry->name);
-  if (strncmp(entry->name, "grants.yaml.", 12) == 0 && length > 16 &&
-      strcmp(entry->name + length - 4, ".tmp") == 0)
+  if (is_leftover(entry->name))
     (void)unlinkat(*(const int *)context, entry->name, 0);
   return true;
 }
@@ -138,28 +144,41 @@ static int note(const struct policy_context *context, enum grant_scope scope, co
   json_set_string(fields, "scope", grant_scope_name(scope));
   if (scope == SCOPE_PROJECT)
     json_set_path(fields, "project", context->project);
-  if (context->state_home)
-    return audit_note(context->state_home, event, fields, error);
-  json_decref(fields);
-  return 0;
+  return audit_note(context->state_home, event, fields, error);
 }
 
+/* What cannot be written is told before the log says that it will be. */
 static int open_folder(const char *path, enum grant_scope scope, const char *file,
                        struct sb_error *error) {
   int result = file_make_folders(path, scopes[scope].folder_mode);
   _cleanup_close_ int folder = result < 0 ? -1 : open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (folder < 0)
+  if (folder < 0 || faccessat(folder, ".", W_OK, AT_EACCESS) < 0)
     return fail_place(file, scope, result < 0 ? -result : errno, error);
   return steal_fd(&folder);
 }
 
-/* A file of its own: the folder may be a placeholder of a running session, which holds a lock on
- * it, and grants.yaml is replaced by another file with each change. */
-static int take_lock(int folder, enum grant_scope scope, const char *file, struct sb_error *error) {
+static int fail_lock(const char *folder, int errnum, struct sb_error *error) {
+  if (errnum == EBUSY) {
+    sb_fail(error, SB_CODE_CONFLICT, 0, "approvals are being changed by another sandbox of yours");
+    return sb_hint(error, "try again; 'ps' shows it if it was stopped");
+  }
+  _cleanup_free_ char *shown = escape_string(folder);
+  sb_fail(error, SB_CODE_SYSTEM, errnum, "locking %s/grants.lock", shown);
+  return sb_hint(error, "the folder must be yours and have room; choose this session instead");
+}
+
+/* One for all stores, in the folder that no session can see: who can open a file can lock it, and a
+ * command that reads the stores could keep everybody from revoking. Only administrators who change
+ * the organisation's store as different users in the same instant are not kept apart. */
+static int take_lock(const struct policy_context *context, struct sb_error *error) {
+  _cleanup_free_ char *folder = xasprintf("%s/sandbox", context->state_home);
+  _cleanup_free_ char *file = xasprintf("%s/grants.lock", folder);
+  int result = file_make_folders(folder, 0700);
   _cleanup_close_ int lock =
-      openat(folder, "grants.lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-  int result = lock < 0 ? -errno : file_lock(lock, LOCK_EX);
-  return result < 0 ? fail_place(file, scope, -result, error) : steal_fd(&lock);
+      result < 0 ? -1 : open(file, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+  if (result == 0)
+    result = lock < 0 ? -errno : file_lock(lock, LOCK_EX);
+  return result < 0 ? fail_lock(folder, -result, error) : steal_fd(&lock);
 }
 
 /* Steals `fields`. Returns how many grants were touched, or -1. */
@@ -168,13 +187,13 @@ static ssize_t change(const struct policy_context *context, enum grant_scope sco
                       struct sb_error *error) {
   _cleanup_grants_ struct grant_list list = {0};
   _cleanup_free_ char *path = scope_folder(context, scope), *file = grants_file(context, scope);
-  if (!path) {
+  if (!path || !context->state_home) {
     json_decref(fields);
     sb_fail(error, SB_CODE_NOT_FOUND, 0, "there is no place to keep approvals: no home folder");
-    return sb_hint(error, "set HOME or XDG_CONFIG_HOME");
+    return sb_hint(error, "set HOME, or XDG_CONFIG_HOME and XDG_STATE_HOME");
   }
   _cleanup_close_ int folder = open_folder(path, scope, file, error);
-  _cleanup_close_ int lock = folder < 0 ? -1 : take_lock(folder, scope, file, error);
+  _cleanup_close_ int lock = folder < 0 ? -1 : take_lock(context, error);
   if (lock < 0 || read_list(context, scope, file, &list, error) < 0) {
     json_decref(fields);
     return -1;

@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import subprocess
 
 import pytest
 
@@ -271,3 +272,40 @@ def test_the_workload_cannot_grant_itself(files):
     files.box.run(["sh", "-c", script], options=["--rw", files.box.home(".config")])
     assert files.read(f"{folder}/grants.yaml") == before
     assert not os.path.exists(f"{folder}/projects")
+
+
+# Locks what it can open of the folders it is given, and says what that was.
+LOCKER = """import fcntl, os, sys, time
+held = []
+for top in sys.argv[1:]:
+    for folder, _, names in os.walk(top):
+        for path in [folder, *(os.path.join(folder, name) for name in names)]:
+            held.append(os.open(path, os.O_RDONLY))
+            fcntl.flock(held[-1], fcntl.LOCK_EX | fcntl.LOCK_NB)
+            print(path, flush=True)
+print("done", flush=True)
+time.sleep(60)
+"""
+
+
+def test_the_workload_cannot_stop_changes(files):
+    """Who can open a file can lock it: what we lock ourselves is where no session can look."""
+    data = dynamic.ground(files.box)
+    config, state = files.box.home(".config/sandbox"), files.box.home(".local/state/sandbox")
+    grant(files, "  - {decision: deny, host: pastebin.example}\n  - {decision: deny, host: b.example}\n")
+    files.write(f"{config}/grants.lock", "")  # of an older version
+    assert files.policy("revoke", "b.example").exit == 0
+    with running(files.box, ["python3", "-c", LOCKER, config, state], "--static",
+                 stdout=subprocess.PIPE) as (process, _):
+        locked = [line.decode().strip() for line in iter(process.stdout.readline, b"done\n")]
+        assert {config, f"{config}/grants.yaml"} <= set(locked), locked  # the control
+        assert not [path for path in locked if os.path.isfile(path) and path.startswith(state)]
+        assert files.policy("revoke", "pastebin.example").exit == 0
+        with dynamic.asking(files.box, ["cat", f"{data}/a.txt"]) as session, \
+                session.watch() as control:
+            asked = dynamic.question(control)
+            reply = dynamic.answer(control, {"cmd": "cmd.approve", "id": asked["id"], "scope": "user"})
+            assert reply == {"ok": True}, reply
+            assert session.result()[:2] == (0, "content of a\n")
+    assert files.policy("grants").stdout.count("allow read") == 1
+    assert sorted(os.listdir(config)) == ["grants.yaml"]

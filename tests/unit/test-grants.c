@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -363,6 +364,31 @@ static void test_what_cannot_be_audited_is_not_kept(void **state) {
   assert_int_not_equal(access(file, F_OK), 0);
 }
 
+/* Another of ours that was stopped in the middle of a change. */
+static void test_a_lock_that_is_held_is_told(void **state) {
+  const struct world *world = *state;
+  struct grant grant = read_grant(world);
+  add(world, SCOPE_USER, &grant);
+  _cleanup_free_ char *file = xasprintf("%s/sandbox/grants.lock", world->state);
+  _cleanup_close_ int lock = open(file, O_RDONLY | O_CLOEXEC);
+  assert_int_equal(flock(lock, LOCK_EX | LOCK_NB), 0);
+  _cleanup_error_ struct sb_error error = {0};
+  assert_int_equal(grants_add(&world->context, SCOPE_ORG, &grant, &error), -1);
+  assert_int_equal(error.code, SB_CODE_CONFLICT);
+  assert_non_null(strstr(error.hint, "try again"));
+  assert_int_equal(flock(lock, LOCK_UN), 0);
+  add(world, SCOPE_ORG, &grant);
+}
+
+static void test_no_place_for_a_lock_keeps_nothing(void **state) {
+  struct world *world = *state;
+  struct grant grant = read_grant(world);
+  _cleanup_error_ struct sb_error error = {0};
+  world->context.state_home = NULL;
+  assert_int_equal(grants_add(&world->context, SCOPE_USER, &grant, &error), -1);
+  assert_int_equal(error.code, SB_CODE_NOT_FOUND);
+}
+
 static void test_yaml_words_are_quoted(void **state) {
   (void)state;
   static const struct {
@@ -405,6 +431,8 @@ static const struct CMUnitTest tests[] = {
     TEST(test_concurrent_writers_lose_nothing),
     TEST(test_leftovers_of_a_killed_writer_go),
     TEST(test_what_cannot_be_audited_is_not_kept),
+    TEST(test_a_lock_that_is_held_is_told),
+    TEST(test_no_place_for_a_lock_keeps_nothing),
     TEST(test_yaml_words_are_quoted),
 };
 
