@@ -98,7 +98,6 @@ static int check_reply(const struct decisions *decisions, const struct question 
       return sb_fail(error, SB_CODE_USAGE, 0, "a folder cannot be allowed or denied just once");
     if (question->secret && reply->allow)
       return sb_fail(error, SB_CODE_DENIED, 0, "a secret is allowed by itself, not by its folder");
-    return 0; /* the folder was checked, and the path itself may be larger than what is allowed */
   }
   return reply->allow ? check_allowed_scope(question, reply, error) : 0;
 }

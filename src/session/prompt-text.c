@@ -37,8 +37,8 @@ static const struct {
 };
 
 static bool is_offered(const struct question *question, size_t index) {
-  if (keys[index].line == LINE_TREE)
-    return question->proposal && !question->secret;
+  if (keys[index].line == LINE_TREE && (!question->proposal || question->secret))
+    return false;
   return keys[index].line == LINE_DENY ||
          (keys[index].scope >= question->narrowest && keys[index].scope <= question->widest);
 }

@@ -274,6 +274,28 @@ def test_revoke_with_a_store_that_cannot_be_changed(box, data):
         assert session.result()[:2] == (1, "content of a\n")
 
 
+def test_speaking_to_a_socket_is_never_kept(box, data):
+    """Neither by itself nor by its folder: that would open every socket in it, without a question."""
+    path = f"{data}/socket"
+    connect = ["python3", "-c", f"import socket; socket.socket(socket.AF_UNIX).connect('{path}')"]
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(path)
+        listener.listen()
+        box.identity.own(path)
+        with asking(box, connect) as session, session.watch() as control:
+            asked = question(control)
+            assert (asked["op"], asked["widest"]) == ("connect", "session")
+            for more in ({}, {"tree": data}):
+                refused = answer(control, {"cmd": "cmd.approve", "id": asked["id"], "scope": "user",
+                                           **more})
+                assert "network.unix_sockets" in refused["error"]["hint"], refused
+            assert answer(control, {"cmd": "cmd.approve", "id": asked["id"], "scope": "session",
+                                    "tree": data}) == {"ok": True}
+            assert session.result()[0] == 0
+        assert sandbox(box, "policy", "grants").stdout == ""
+        assert run(box, connect).exit == 1
+
+
 @once
 def test_save(box, data):
     with asking(box, ["sh", "-c", f"cat {data}/a.txt; read x < /dev/null; sleep 20"]) as session, \

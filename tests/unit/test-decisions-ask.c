@@ -54,6 +54,30 @@ static void test_sockets(void **state) {
   assert_int_equal(count, 1); /* the looking */
 }
 
+/* Nor by a folder above it: a kept folder is mounted, and every socket in it can be spoken to. */
+static void test_sockets_of_a_folder(void **state) {
+  (void)state;
+  _ground_ struct ground *ground = lay_with_person(NULL);
+  static const enum grant_scope kept[] = {SCOPE_PROJECT, SCOPE_USER, SCOPE_ORG};
+  ask_file(ground, "/data/run/socket", WANT_CONNECT);
+  for (size_t i = 0; i < ARRAY_SIZE(kept); i++) {
+    _cleanup_error_ struct sb_error error = {0};
+    struct reply reply = {.allow = true, .scope = kept[i], .tree = "/data/run", .by = "ann"};
+    assert_int_equal(decisions_answer(ground->decisions, ground->asked, &reply, &error), -1);
+    assert_non_null(strstr(error.message, "only for: session"));
+    assert_non_null(strstr(error.hint, "network.unix_sockets"));
+  }
+  assert_int_equal(ground->stored.count, 0);
+  assert_int_equal(reply_with(ground, true, SCOPE_SESSION, "/data/run"), 0);
+  assert_int_equal(answer_at_once(ground, "/data/run/other", WANT_CONNECT), ANSWER_ALLOW);
+  ask_file(ground, "/data/lib/file", WANT_READ); /* the control */
+  assert_int_equal(reply_with(ground, true, SCOPE_USER, "/data/lib"), 0);
+  assert_int_equal(ground->stored.count, 1);
+  ask_file(ground, "/data/bad/socket", WANT_CONNECT); /* a denial may be kept */
+  assert_int_equal(reply_with(ground, false, SCOPE_USER, "/data/bad"), 0);
+  assert_int_equal(ground->stored.count, 2);
+}
+
 static void test_withdrawing(void **state) {
   (void)state;
   _ground_ struct ground *ground = lay_with_person(NULL);
@@ -246,6 +270,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_identical_requests_join),
     cmocka_unit_test(test_different_objects_do_not_join),
     cmocka_unit_test(test_sockets),
+    cmocka_unit_test(test_sockets_of_a_folder),
     cmocka_unit_test(test_withdrawing),
     cmocka_unit_test(test_network),
     cmocka_unit_test(test_timeout_denies_once),

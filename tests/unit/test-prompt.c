@@ -157,6 +157,13 @@ static void test_what_cannot_be_is_not_offered(void **state) {
   _cleanup_free_ char *text = drawn(secret, false);
   assert_non_null(strstr(text, "WARNING: this is a secret: keys"));
   question_free(secret);
+  struct question *socket = ask_about("/opt/sdk/a/socket", false);
+  socket->widest = SCOPE_SESSION; /* it may be spoken to, but that is not kept */
+  for (const char *key = "puPU"; *key; key++)
+    assert_false(prompt_key_reply(socket, *key, &reply));
+  assert_true(prompt_key_reply(socket, 't', &reply));
+  assert_string_equal(reply.tree, "/opt/sdk");
+  question_free(socket);
   struct question *folder = ask_about("/opt/sdk/a", true);
   _cleanup_free_ char *shown = drawn(folder, false);
   assert_non_null(strstr(shown, "with everything below it"));
