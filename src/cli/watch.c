@@ -1,5 +1,6 @@
 /* `sandbox watch`: the questions of all sessions, live, and the keys that answer them. One
  * supervisor of each session, like any other program (docs/PROTOCOL.md). */
+#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -18,6 +19,7 @@
 #include "core/json.h"
 #include "core/text.h"
 #include "session/prompt-text.h"
+#include "session/prompt.h"
 #include "session/questions.h"
 
 enum watch_option { WATCH_JSON, WATCH_OBSERVE };
@@ -32,7 +34,7 @@ static const struct option_spec watch_options[] = {
 
 #define RESCAN_MS 1000
 #define QUIET_NS  (400ull * 1000 * 1000) /* what is typed sooner was not meant for the question */
-enum { SESSION_LIMIT_WATCHED = 512 };
+enum { SESSION_LIMIT_WATCHED = 512, SHOWN_PATH = 400, SHOWN_NAME = 120 };
 
 struct watched_session {
   char *id, *folder;
@@ -96,6 +98,7 @@ static void show_oldest(struct watch *watch) {
       .more = watch->pending_count - 1,
       .seconds =
           oldest->deadline_ns > now ? (unsigned)((oldest->deadline_ns - now) / 1000000000) : 0,
+      .width = prompt_width(STDOUT_FILENO),
   };
   _cleanup_text_ struct text text = {0};
   tcflush(STDIN_FILENO, TCIFLUSH); /* typed before anybody could see the question */
@@ -105,12 +108,27 @@ static void show_oldest(struct watch *watch) {
   await_quiet(watch);
 }
 
+/* Without keys it is one line for each, however long: perhaps a program reads them. */
+static unsigned line_width(const struct watch *watch) {
+  return watch->keys ? prompt_width(STDOUT_FILENO) : UINT_MAX;
+}
+
+static void append_object(struct watch *watch, struct text *text, const char *words,
+                          const struct access_request *request) {
+  _cleanup_free_ char *host = request->path ? NULL : request_show(request);
+  prompt_append_name(text, words, host ? host : request->path, SHOWN_PATH, line_width(watch));
+}
+
 static void list_question(struct watch *watch, const struct pending *pending) {
   const struct question *question = pending->question;
-  _cleanup_free_ char *exe = prompt_elide(question->exe, 120);
-  _cleanup_free_ char *object = request_show(&question->request);
-  say(watch, "%s %.8s  %s (pid %d) wants to %s %.400s", watch->sessions[pending->session].id,
-      question->id, exe, (int)question->request.pid, want_verb(question->request.want), object);
+  _cleanup_text_ struct text line = {0};
+  _cleanup_free_ char *id =
+      xasprintf("%s %.8s  ", watch->sessions[pending->session].id, question->id);
+  prompt_append_name(&line, id, question->exe, SHOWN_NAME, line_width(watch));
+  text_appendf(&line, " (pid %d) wants to %s", (int)question->request.pid,
+               want_verb(question->request.want));
+  append_object(watch, &line, " ", &question->request);
+  say(watch, "%s", text_string(&line));
 }
 
 /* ---- questions ---- */
@@ -143,10 +161,12 @@ static void settle_pending(struct watch *watch, const json_t *message) {
   for (size_t i = 0; id && i < watch->pending_count; i++) {
     if (strcmp(watch->pending[i].question->id, id) != 0)
       continue;
-    _cleanup_free_ char *shown = request_show(&watch->pending[i].question->request);
+    _cleanup_text_ struct text line = {0};
     _cleanup_free_ char *how = escape_string(reason ? reason : "settled");
-    say(watch, "%s %.8s  %s: %.400s", watch->sessions[watch->pending[i].session].id, id, how,
-        shown);
+    _cleanup_free_ char *words =
+        xasprintf("%s %.8s  %s: ", watch->sessions[watch->pending[i].session].id, id, how);
+    append_object(watch, &line, words, &watch->pending[i].question->request);
+    say(watch, "%s", text_string(&line));
     remove_pending(watch, i);
     return;
   }
@@ -284,7 +304,7 @@ static void take_key(struct watch *watch, char key) {
     return;
   else if (key == 'f') {
     _cleanup_text_ struct text text = {0};
-    prompt_append_full(&text, watch->pending[0].question);
+    prompt_append_full(&text, watch->pending[0].question, prompt_width(STDOUT_FILENO));
     (void)cli_print(text_string(&text));
     watch->shown[0] = '\0';
   } else if (prompt_key_reply(watch->pending[0].question, key, &reply))

@@ -1,7 +1,9 @@
 /* What a question looks like; see prompt-text.h. Everything that the workload chose goes through
- * the escaper: nothing here may move the cursor but our own line ends. */
+ * the escaper and is broken at the terminal's width by us: nothing here may move the cursor but our
+ * own line ends, and no line may begin with what the workload chose. */
 #include "session/prompt-text.h"
 
+#include <stdint.h>
 #include <string.h>
 
 #include "core/alloc.h"
@@ -14,6 +16,8 @@ enum { SHOWN_PATH = 400, SHOWN_NAME = 120 };
 #define BOLD    "\033[1m"
 #define PLAIN   "\033[0m"
 #define ENTER   "\r\n"
+#define ONWARD  ENTER "    | " /* the rest of a name that is longer than its line */
+enum { ONWARD_COLUMN = 6, USUAL_WIDTH = 80, LEAST_WIDTH = 20 };
 
 /* One row per answer, line by line; what cannot be given for a question is not offered. */
 enum line { LINE_OBJECT, LINE_TREE, LINE_DENY, LINE_COUNT };
@@ -43,26 +47,71 @@ static bool is_offered(const struct question *question, size_t index) {
          (keys[index].scope >= question->narrowest && keys[index].scope <= question->widest);
 }
 
-char *prompt_elide(const char *bytes, size_t limit) {
-  char *escaped = escape_string(bytes);
-  size_t length = strlen(escaped);
+/* ---- names ---- */
+
+/* Spaces could push the rest of a name into the next line, or part it into words of a sentence of
+ * its own: only single ones between words stay. */
+static bool is_single_space(const char *bytes, size_t index) {
+  return bytes[index] == ' ' && index > 0 && bytes[index - 1] != ' ' && bytes[index + 1] != ' ' &&
+         bytes[index + 1] != '\0';
+}
+
+static char *escape_name(const char *bytes) {
+  struct text text = {0};
+  for (size_t i = 0, size; bytes[i]; i += size) {
+    size = strcspn(bytes + i, " \"");
+    escape_append(&text, bytes + i, size);
+    if (size > 0)
+      continue;
+    size = 1;
+    if (is_single_space(bytes, i))
+      text_append_char(&text, ' ');
+    else
+      text_appendf(&text, "\\x%02x", (unsigned char)bytes[i]);
+  }
+  return text_steal(&text);
+}
+
+/* In quotes if it has spaces; a long one without its middle, with length and hash. */
+static char *show_name(const char *bytes, size_t limit) {
+  _cleanup_free_ char *escaped = escape_name(bytes);
+  const char *quote = strchr(escaped, ' ') ? "\"" : "";
+  size_t length = strlen(escaped), half = limit / 2;
   if (length <= limit)
-    return escaped;
+    return xasprintf("%s%s%s", quote, escaped, quote);
   char hash[SHA256_HEX_SIZE];
   sha256_hex(bytes, strlen(bytes), hash);
-  size_t half = limit / 2;
-  char *elided = xasprintf("%.*s ... [%zu bytes, sha256 %.16s] ... %s", (int)half, escaped,
-                           strlen(bytes), hash, escaped + length - half);
-  free(escaped);
-  return elided;
+  return xasprintf("%s%.*s ... [%zu bytes, sha256 %.16s] ... %s%s", quote, (int)half, escaped,
+                   strlen(bytes), hash, escaped + length - half, quote);
 }
+
+/* Not the last column: some terminals go on to the next line right after it. */
+static size_t usable_width(unsigned width) {
+  return (width == 0 ? USUAL_WIDTH : width < LEAST_WIDTH ? LEAST_WIDTH : width) - 1;
+}
+
+void prompt_append_name(struct text *text, const char *words, const char *bytes, size_t limit,
+                        unsigned width) {
+  _cleanup_free_ char *name = show_name(bytes, limit);
+  size_t column = strlen(words);
+  text_append(text, words);
+  for (const char *at = name; *at; at++, column++) {
+    if (column >= usable_width(width)) {
+      text_append(text, ONWARD);
+      column = ONWARD_COLUMN;
+    }
+    text_append_char(text, *at);
+  }
+}
+
+/* ---- the question ---- */
 
 static void append_header(struct text *text, const struct question *question,
                           const struct prompt_view *view) {
-  _cleanup_free_ char *exe = prompt_elide(question->exe, SHOWN_NAME);
   text_appendf(text, "%s sandbox %s [%s] asks %s" ENTER, view->plain ? "" : REVERSE,
                view->session_id, view->mark, view->plain ? "" : PLAIN);
-  text_appendf(text, "%s wants to %s" ENTER, exe, want_verb(question->request.want));
+  prompt_append_name(text, "", question->exe, SHOWN_NAME, view->width);
+  text_appendf(text, " wants to %s" ENTER, want_verb(question->request.want));
 }
 
 static void append_object(struct text *text, const struct question *question,
@@ -71,14 +120,15 @@ static void append_object(struct text *text, const struct question *question,
   const char *object = question->request.path;
   if (question->request.subject == SUBJECT_NETWORK)
     object = host = request_show(&question->request);
-  _cleanup_free_ char *shown = prompt_elide(object, SHOWN_PATH);
-  text_appendf(text, "    %s%s%s" ENTER, view->plain ? "" : BOLD, shown, view->plain ? "" : PLAIN);
+  text_append(text, view->plain ? "" : BOLD);
+  prompt_append_name(text, "    ", object, SHOWN_PATH, view->width);
+  text_append(text, view->plain ? ENTER : PLAIN ENTER);
 }
 
 static void append_details(struct text *text, const struct question *question,
                            const struct prompt_view *view) {
-  _cleanup_free_ char *cwd = prompt_elide(question->cwd, SHOWN_NAME);
-  text_appendf(text, "  process %d in %s", (int)question->request.pid, cwd);
+  _cleanup_free_ char *process = xasprintf("  process %d in ", (int)question->request.pid);
+  prompt_append_name(text, process, question->cwd, SHOWN_NAME, view->width);
   if (question->waiter_count > 1)
     text_appendf(text, "; %zu calls wait for it", question->waiter_count);
   if (view->more > 0)
@@ -94,27 +144,32 @@ static bool is_every_port(const struct access_request *request) {
   return request->subject == SUBJECT_NETWORK && request->port == 0;
 }
 
-static char *line_title(const struct question *question, enum line line) {
+static void append_title(struct text *text, const struct question *question, enum line line,
+                         const struct prompt_view *view) {
   if (line == LINE_DENY)
-    return xstrdup("deny:");
-  if (line == LINE_OBJECT)
-    return xstrdup(question->request.folder && question->widest > SCOPE_ONCE
-                       ? "allow (more than once: with everything below it):"
-                   : is_every_port(&question->request) ? "allow every port of it:"
-                                                       : "allow:");
-  _cleanup_free_ char *tree = prompt_elide(question->proposal, SHOWN_NAME);
-  return xasprintf("allow everything in %s:", tree);
+    text_append(text, "  deny:");
+  else if (line == LINE_TREE) {
+    prompt_append_name(text, "  allow everything in ", question->proposal, SHOWN_NAME, view->width);
+    text_append(text, ":");
+  } else
+    text_append(text, question->request.folder && question->widest > SCOPE_ONCE
+                          ? "  allow (more than once: with everything below it):"
+                      : is_every_port(&question->request) ? "  allow every port of it:"
+                                                          : "  allow:");
 }
 
-static void append_keys(struct text *text, const struct question *question) {
+static void append_keys(struct text *text, const struct question *question,
+                        const struct prompt_view *view) {
   for (int line = 0; line < LINE_COUNT; line++) {
     size_t offered = 0;
     for (size_t i = 0; i < ARRAY_SIZE(keys); i++) {
       if ((int)keys[i].line != line || !is_offered(question, i))
         continue;
-      _cleanup_free_ char *title = offered++ ? NULL : line_title(question, (enum line)line);
-      text_appendf(text, "%s%s  %c %s", title ? "  " : ",", title ? title : "", keys[i].key,
-                   keys[i].text);
+      if (offered++ > 0)
+        text_append(text, ",");
+      else
+        append_title(text, question, (enum line)line, view);
+      text_appendf(text, "  %c %s", keys[i].key, keys[i].text);
     }
     text_append(text, offered ? ENTER : "");
   }
@@ -128,17 +183,17 @@ void prompt_append_question(struct text *text, const struct question *question,
   append_header(text, question, view);
   append_object(text, question, view);
   append_details(text, question, view);
-  append_keys(text, question);
+  append_keys(text, question, view);
   if (question->request.path && strlen(question->request.path) > SHOWN_PATH / 4)
     text_append(text, "  f shows the whole path" ENTER);
   text_appendf(text, "One key, within %u s (then it is denied once): ", view->seconds);
 }
 
-void prompt_append_full(struct text *text, const struct question *question) {
+void prompt_append_full(struct text *text, const struct question *question, unsigned width) {
   const char *bytes = question->request.path ? question->request.path : question->request.host;
-  text_append(text, "\r\n");
-  escape_append(text, bytes, strlen(bytes));
-  text_append(text, "\r\n");
+  text_append(text, ENTER);
+  prompt_append_name(text, "    ", bytes, SIZE_MAX, width);
+  text_append(text, ENTER);
 }
 
 bool prompt_key_reply(const struct question *question, char key, struct reply *ret_reply) {

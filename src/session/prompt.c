@@ -84,6 +84,11 @@ static bool is_lent(const struct prompt *prompt) {
   return group >= 0 && group != getpgrp();
 }
 
+unsigned prompt_width(int terminal) {
+  struct winsize size;
+  return ioctl(terminal, TIOCGWINSZ, &size) < 0 ? 0 : size.ws_col;
+}
+
 static void make_raw(struct prompt *prompt) {
   if (prompt->terminal->raw || tcgetattr(prompt->fd, &prompt->saved) < 0)
     return;
@@ -146,6 +151,7 @@ static void draw(struct prompt *prompt) {
       .seconds = question->deadline_ns > now
                      ? (unsigned)((question->deadline_ns - now) / 1000000000 + 1)
                      : 0,
+      .width = prompt_width(prompt->fd),
       .plain = prompt->plain,
   };
   if (!prompt->plain)
@@ -241,7 +247,7 @@ static void take_key(struct prompt *prompt, char key) {
   } else if (prompt_key_reply(question, key, &reply)) {
     answer(prompt, &reply);
   } else if (key == 'f') {
-    prompt_append_full(&prompt->output, question);
+    prompt_append_full(&prompt->output, question, prompt_width(prompt->fd));
     draw(prompt);
     await_quiet(prompt);
   } else {

@@ -29,3 +29,6 @@ uint64_t prompt_next_step(const struct prompt *prompt);
 void prompt_redraw(struct prompt *prompt);
 
 bool prompt_is_shown(const struct prompt *prompt);
+
+/* Columns of a terminal; 0 if it does not say. */
+unsigned prompt_width(int terminal);

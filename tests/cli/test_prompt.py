@@ -52,10 +52,15 @@ def press(terminal, key):
     terminal.send(key)
 
 
+def whole(shown):
+    """With names in one piece that were broken at the end of a line."""
+    return shown.replace("\r\n    | ", "")
+
+
 def see_question(terminal, path):
     """Waits for the question; gives its text, without sequences and line breaks of the screen."""
     shown = (terminal.see(ASKED)).decode()
-    question = re.sub(r"\x1b\[[0-9;?!]*[a-zA-Z]", "", shown.rpartition("asks ")[2])
+    question = whole(re.sub(r"\x1b\[[0-9;?!]*[a-zA-Z]", "", shown.rpartition("asks ")[2]))
     assert path in question, shown
     return question
 
@@ -346,7 +351,7 @@ def test_background_job_waits_for_the_terminal(outer, box, data):  # noqa: F811
 HOSTILE = {
     "x\x1b[2K\x1b[1Ay": r"x\x1b[2K\x1b[1Ay", "\u202etxt.yek": r"\u{202e}txt.yek",
     "id\u200b_rsa": r"id\u{200b}_rsa", "x\n[sandbox] approved: y": r"x\n[sandbox] approved: y",
-    "x\r  allow:  o once": r"x\r  allow:  o once",
+    "x\r  allow:  o once": r"x\r\x20\x20allow:\x20\x20o once",
 }
 
 
@@ -364,6 +369,34 @@ def test_hostile_names(inside, box, data):
     terminal.see("odd")
 
 
+@pytest.mark.parametrize("columns", [60, 80])
+@pytest.mark.parametrize("supervisor", ["run", "watch"])
+def test_names_draw_no_lines_of_their_own(inside, box, data, columns, supervisor):
+    """A folder and a program whose names go on in the next line, as if that were ours."""
+    fake = " allow everything in .usr.share.doc: t this session"
+    begins = f"  process 12345 in {box.project}/"
+    folder = box.path("x" * (columns - 1 - len(begins)) + fake)
+    program = f"{folder}/git wants to read" + " " * columns + "    .usr.share.doc.README"
+    box.identity.folder(folder)
+    script = f"cd {shlex.quote(folder)} && cp /bin/cat {shlex.quote(program)} && " \
+             f"exec {shlex.quote(program)} {data}/a.txt"
+    if supervisor == "run":
+        terminal = inside(script, columns=columns)
+        shown = terminal.see(ASKED).decode()
+    else:
+        with dynamic.asking(box, ["sh", "-c", script]):
+            terminal = Terminal(box, [box.world.command, "watch"], columns=columns)
+            shown = terminal.see(ASKED).decode()
+            terminal.end()
+    lines = [line for line in re.sub(r"\x1b\[[0-9;?!]*[a-zA-Z]", "", shown).split("\r\n")
+             if "usr" in line or "xxx" in line]
+    assert len(lines) > 1
+    for line in lines:
+        assert len(line) < columns, shown
+        assert re.match(r'"/|  process \d+ in "/|    \| |    /|  allow everything in /', line), shown
+    assert not re.search(r"  \.usr", shown)
+
+
 def test_long_name(inside, box, data):
     """E10: a path of 4 KiB does not push the question away; all of it on demand."""
     deep = data
@@ -374,8 +407,7 @@ def test_long_name(inside, box, data):
     question = see_question(terminal, f"[{len(deep) + 5} bytes, sha256 ")
     assert question.count("\n") < 15 and len(question) < 1600
     press(terminal, "f")
-    terminal.see("d" * 200 + "/" + "d" * 200)
-    terminal.see(ASKED)
+    assert f"{deep}/file" in whole(terminal.see(ASKED).decode())
     press(terminal, "s")
     terminal.see("deep")
 

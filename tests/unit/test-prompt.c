@@ -21,7 +21,7 @@ static struct question *ask_about(const char *path, bool folder) {
 
 static char *drawn(const struct question *question, bool plain) {
   struct prompt_view view = {
-      .session_id = "abcdefgh", .mark = "k7qx2m", .seconds = 60, .plain = plain};
+      .session_id = "abcdefgh", .mark = "k7qx2m", .seconds = 60, .width = 1000, .plain = plain};
   struct text text = {0};
   prompt_append_question(&text, question, &view);
   return text_steal(&text);
@@ -50,7 +50,7 @@ static void test_hostile_names(void **state) {
       {"/x/\u202etxt.yek_di", "/x/\\u{202e}txt.yek_di"},
       {"/x/id\u200b_rsa", "/x/id\\u{200b}_rsa"},
       {"/tmp/x\n[sandbox] approved: /tmp/x", "/tmp/x\\n[sandbox] approved: /tmp/x"},
-      {"/x/\r  o  allow once", "/x/\\r  o  allow once"},
+      {"/x/\r  o  allow once", "/x/\\r\\x20\\x20o\\x20\\x20allow once"},
       {"/x/\x9b"
        "2J",
        "/x/\\x9b2J"},
@@ -70,6 +70,96 @@ static void test_hostile_names(void **state) {
       check_harmless(text, plain);
       question_free(question);
     }
+  }
+}
+
+/* Columns that a line takes: sequences take none. */
+static size_t columns_of(const char *line, const char *end) {
+  size_t columns = 0;
+  for (const char *at = line; at < end; at++) {
+    if (*at == '\033')
+      at += strcspn(at, "mJ");
+    else
+      columns++;
+  }
+  return columns;
+}
+
+/* Where the last letter of the filler ends; our own words may follow. */
+static const char *filler_end(const char *line) {
+  const char *end = line;
+  for (const char *at = line; (at = strstr(at, "aaaa")); at++)
+    end = at + 4;
+  return end;
+}
+
+/* Every line that has something of a name in it begins with words of ours or with the name, and the
+ * name ends before the terminal would end the line. */
+static void check_lines(const char *text, unsigned width) {
+  static const char *const beginnings[] = {"/p/",        "\"/p/",       "    | ",
+                                           "  process ", "\033[1m    ", "  allow everything in "};
+  for (const char *line = text, *end; (end = strstr(line, "\r\n")); line = end + 2) {
+    _cleanup_free_ char *copy = xstrndup(line, (size_t)(end - line));
+    bool ours = !strstr(copy, "aaaa") && !strstr(copy, "share/doc");
+    for (size_t i = 0; i < ARRAY_SIZE(beginnings); i++)
+      ours |= strncmp(line, beginnings[i], strlen(beginnings[i])) == 0;
+    if (!ours || columns_of(copy, filler_end(copy)) >= width)
+      fail_msg("%u columns: %s", width, copy);
+  }
+}
+
+/* The command knows the width of the terminal: a name that fills a line could go on with one that
+ * looks like ours. */
+static void test_names_draw_no_lines_of_their_own(void **state) {
+  (void)state;
+  static const char *const endings[] = {
+      " wants to read                                    /usr/share/doc/README",
+      " allow everything in /usr/share/doc: t this session", "  allow:  o once, /usr/share/doc"};
+  static const unsigned widths[] = {40, 80, 132};
+  for (size_t width = 0; width < ARRAY_SIZE(widths); width++) {
+    for (size_t filler = 0; filler < 110; filler++) {
+      char name[256] = "/p/aaaa";
+      memset(name + 7, 'a', filler);
+      snprintf(name + 7 + filler, sizeof name - 7 - filler, "%s", endings[filler % 3]);
+      struct question *question = ask_about(name, false);
+      free(question->exe);
+      free(question->cwd);
+      question->exe = xstrdup(name);
+      question->cwd = xstrdup(name);
+      struct prompt_view view = {
+          .session_id = "abcdefgh", .mark = "k7qx2m", .width = widths[width]};
+      _cleanup_text_ struct text text = {0};
+      prompt_append_question(&text, question, &view);
+      check_lines(text_string(&text), widths[width]);
+      assert_null(strstr(strstr(text_string(&text), "asks"), "    /usr/share"));
+      _cleanup_text_ struct text full = {0};
+      prompt_append_full(&full, question, widths[width]);
+      for (const char *line = text_string(&full) + 2, *end; (end = strstr(line, "\r\n"));
+           line = end + 2)
+        assert_true(strncmp(line, "    ", 4) == 0 && columns_of(line, end) < widths[width]);
+      question_free(question);
+    }
+  }
+}
+
+static void test_names_with_spaces_are_quoted(void **state) {
+  (void)state;
+  static const struct {
+    const char *name, *shown;
+  } cases[] = {
+      {"/usr/bin/cat", "\r\n/usr/bin/cat wants to "},
+      {"/opt/My Tool/run", "\r\n\"/opt/My Tool/run\" wants to "},
+      {"/x/cat\" wants to", "\r\n\"/x/cat\\x22 wants to\" wants to "},
+      {"/x/a  b ", "\r\n/x/a\\x20\\x20b\\x20 wants to "},
+  };
+  for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+    struct question *question = ask_about("/opt/sdk/a", false);
+    free(question->exe);
+    question->exe = xstrdup(cases[i].name);
+    _cleanup_free_ char *text = drawn(question, false);
+    if (!strstr(text, cases[i].shown))
+      fail_msg("%s", text);
+    question_free(question);
   }
 }
 
@@ -97,7 +187,7 @@ static void test_long_path_does_not_scroll_the_question_away(void **state) {
   assert_non_null(strstr(text, "[4095 bytes, sha256 "));
   assert_non_null(strstr(text, "f shows the whole path"));
   struct text full = {0};
-  prompt_append_full(&full, question);
+  prompt_append_full(&full, question, 80);
   assert_true(full.length >= 4095);
   text_clear(&full);
   /* Two that differ in the middle do not look the same. */
@@ -253,6 +343,8 @@ static void test_reset_comes_first(void **state) {
 
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_hostile_names),
+    cmocka_unit_test(test_names_draw_no_lines_of_their_own),
+    cmocka_unit_test(test_names_with_spaces_are_quoted),
     cmocka_unit_test(test_every_byte_is_harmless),
     cmocka_unit_test(test_long_path_does_not_scroll_the_question_away),
     cmocka_unit_test(test_keys),
