@@ -216,7 +216,7 @@ static void test_proposals(void **state) {
       {"/opt/file", NULL},
       {"/home/ann/.pyenv/versions/3.11/lib/os.py", "/home/ann/.pyenv"},
       {"/home/ann/.config/tool/sub/x", "/home/ann/.config/tool"},
-      {"/home/ann/.local/share/nvim/x/y", "/home/ann/.local/share/nvim"},
+      {"/home/ann/.local/share/tool/x/y", "/home/ann/.local/share/tool"},
       {"/home/ann/work/a/b/c", "/home/ann/work"},
       {"/home/ann/notes.txt", NULL},
       {"/home/ann", NULL},

@@ -3,6 +3,7 @@
 
 #include <stdbool.h>
 
+#include "core/alloc.h"
 #include "core/cleanup.h"
 #include "core/error.h"
 #include "policy/load.h"
@@ -235,6 +236,45 @@ static void test_writable_home_guards_start_up_files(void **state) {
   expect(policy, rows, ARRAY_SIZE(rows));
 }
 
+/* What everybody may read without a question has credentials in it, too. */
+static void test_secrets_in_the_base_list(void **state) {
+  (void)state;
+  _cleanup_policy_ struct policy *policy = policy_new(&context);
+  policy_add_base(policy, &context);
+  static const struct {
+    const char *secret, *beside; /* the control: the place as such is readable */
+  } places[] = {
+      {".rye/credentials", ".rye/config.toml"},
+      {".conda/.condarc", ".conda/environments.txt"},
+      {".config/mise/age.txt", ".config/mise/config.toml"},
+      {".config/mise/github_tokens.toml", ".config/mise/config.toml"},
+      {".opam/plugins/opam-publish/name.token", ".opam/config"},
+      {".deno/deployctl/credentials.json", ".deno/bin/deno"},
+      {".npm-global/etc/npmrc", ".npm-global/bin/tool"},
+      {".julia/servers/pkg.example/auth.toml", ".julia/packages/x"},
+      {".julia/logs/repl_history.jl", ".julia/logs/manifest_usage.toml"},
+      {".dotnet/corefx/cryptography/x509stores/my/1.pfx", ".dotnet/dotnet"},
+      {".config/fish/fish_variables", ".config/fish/config.fish"},
+      {".config/composer/auth.json", ".config/composer/composer.json"},
+      {".gem/credentials", ".gem/specs/x"},
+      {".cargo/credentials.toml", ".cargo/config.toml"},
+      {".vim/.netrwhist", ".vim/vimrc"},
+  };
+  for (size_t i = 0; i < ARRAY_SIZE(places); i++) {
+    _cleanup_free_ char *secret = xasprintf("%s/%s", context.home, places[i].secret);
+    _cleanup_free_ char *beside = xasprintf("%s/%s", context.home, places[i].beside);
+    const struct expectation rows[] = {{secret, ACCESS_READ, VERDICT_HIDE},
+                                       {beside, ACCESS_READ, VERDICT_ALLOW}};
+    expect(policy, rows, ARRAY_SIZE(rows));
+  }
+  static const struct expectation rows[] = {
+      {"/srv/data/nvim/shada/main.shada", ACCESS_READ, VERDICT_HIDE},
+      {"/etc/apt/auth.conf.d/private.conf", ACCESS_READ, VERDICT_HIDE},
+      {"/etc/apt/sources.list", ACCESS_READ, VERDICT_ALLOW},
+  };
+  expect(policy, rows, ARRAY_SIZE(rows));
+}
+
 static void test_tables_are_well_formed(void **state) {
   (void)state;
   for (const struct secret *secret = secret_table; secret->pattern; secret++) {
@@ -316,6 +356,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_large_projects_are_not_writable),
     cmocka_unit_test(test_project_named_like_a_glob),
     cmocka_unit_test(test_writable_home_guards_start_up_files),
+    cmocka_unit_test(test_secrets_in_the_base_list),
     cmocka_unit_test(test_tables_are_well_formed),
     cmocka_unit_test(test_literal_hides_of_their_own_paths),
     cmocka_unit_test(test_environment),
