@@ -161,10 +161,12 @@ static void serve_call(struct notify *notify, const struct seccomp_notif *notifi
     respond(notify, call.id, result == -EPERM ? EACCES : -result, 0);
   else if (native)
     let_go_on(notify, call.id);
-  else if (notify->held_count >= HELD_LIMIT)
-    respond(notify, call.id, EACCES, 0);
-  else
+  else if (notify->held_count < HELD_LIMIT)
     notify_hold(notify, &call, path);
+  else {
+    decisions_note_flooded(notify->gate->config.decisions);
+    respond(notify, call.id, EACCES, 0);
+  }
 }
 
 /* Only called when one waits, so it does not block; one that died meanwhile is ENOENT. */

@@ -242,6 +242,17 @@ static struct outcome learn(const struct access_request *request, const char *se
   };
 }
 
+static void count_flooded(struct decisions *decisions) {
+  decisions->counts.flooded++;
+  decisions->flooded++;
+  summarise_later(decisions);
+}
+
+void decisions_note_flooded(struct decisions *decisions) {
+  decisions->counts.denied++;
+  count_flooded(decisions);
+}
+
 /* Why nobody is asked, as a denial; PENDING if somebody is. */
 static struct outcome refuse_question(struct decisions *decisions) {
   if (decisions->deny_rest)
@@ -250,9 +261,7 @@ static struct outcome refuse_question(struct decisions *decisions) {
     return outcome_denied(DENIAL_NOBODY, "nobody");
   if (decisions->count < PENDING_LIMIT && bucket_take(&decisions->asking, decisions_now(decisions)))
     return (struct outcome){.answer = ANSWER_PENDING};
-  decisions->counts.flooded++;
-  decisions->flooded++;
-  summarise_later(decisions);
+  count_flooded(decisions);
   return outcome_denied(DENIAL_FLOOD, "flood");
 }
 

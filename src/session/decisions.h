@@ -48,6 +48,9 @@ void decisions_note_refused(struct decisions *decisions, const struct access_req
 /* An access of a kind that cannot wait for an answer is refused: the same. */
 void decisions_note_unaskable(struct decisions *decisions, const struct access_request *request);
 
+/* A call is refused, whatever it is about, because too many wait: counted, summarised. */
+void decisions_note_flooded(struct decisions *decisions);
+
 /* A process of which not even that can be known: said once. */
 void decisions_note_unreadable(struct decisions *decisions, pid_t pid);
 

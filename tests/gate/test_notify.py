@@ -6,8 +6,10 @@ import subprocess
 
 import pytest
 
+import dynamic
 import gates
 import harness
+import sessions
 
 pytestmark = pytest.mark.parametrize("pair", [f"notify-{name}" for name in harness.IDENTITIES],
                                      indirect=True)
@@ -135,3 +137,38 @@ def test_a_thread_of_a_process_is_asked_for_as_the_process(box, ground):
                                           f"{ground}/sub/below"], answer)
     assert result.stdout == "thread content of file\nopen content of sub/below\n", result
     assert len(set(pids)) == 1
+
+
+# So many threads open one file at the same time; each says what came of it.
+THREADS = """import sys, threading
+def look():
+    try:
+        open(sys.argv[1]).close()
+        print("ok", flush=True)
+    except PermissionError:
+        print("denied", flush=True)
+threading.stack_size(64 * 1024)
+many = [threading.Thread(target=look) for _ in range(300)]
+[one.start() for one in many]
+[one.join() for one in many]
+"""
+
+
+def test_calls_beyond_what_can_wait_are_counted(box, ground):
+    """256 wait; the rest is denied, whatever the answer, and somebody is told."""
+    argv = ["/usr/bin/python3", "-c", THREADS, f"{ground}/file"]
+    with dynamic.asking(box, argv, "--gate", "notify") as session, session.watch() as control:
+        asked = dynamic.question(control)
+
+        def denied():
+            with session.connect() as other:
+                return other.call({"cmd": "cmd.stats"})["decisions"]["denied"] == 44
+
+        assert sessions.eventually(denied)
+        assert dynamic.answer(control, {"cmd": "cmd.approve", "id": asked["id"],
+                                        "scope": "session"}) == {"ok": True}
+        code, out, err = session.result()
+        assert (code, out.count("ok"), out.count("denied")) == (0, 256, 44), (out, err)
+        assert "44 requests were denied without asking" in err, err
+        lines = dynamic.audit_lines(box, session.sid)
+    assert sum(line.get("not_asked", 0) for line in lines) == 44
