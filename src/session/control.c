@@ -18,6 +18,7 @@
 #include "core/json.h"
 #include "core/path.h"
 #include "core/text.h"
+#include "session/peer.h"
 
 #define OUTPUT_LIMIT   (4u << 20)
 #define FD_QUEUE_LIMIT 4 /* requests of one client that wait with descriptors */
@@ -233,11 +234,15 @@ const char *control_peer(const struct client *client) {
   return client->peer;
 }
 
-static void turn_away(int fd) {
-  static const char line[] =
-      "{\"error\":{\"code\":\"system\",\"message\":\"too many connections to the session\","
-      "\"hint\":\"wait until some of its commands have ended\"}}\n";
-  ssize_t ignored = send(fd, line, sizeof line - 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+#define TOO_MANY                                                                                   \
+  "{\"error\":{\"code\":\"system\",\"message\":\"too many connections to the session\","           \
+  "\"hint\":\"wait until some of its commands have ended\"}}\n"
+#define ELSEWHERE                                                                                    \
+  "{\"error\":{\"code\":\"denied\",\"message\":\"the session does not answer from inside a sandbox " \
+  "or container\",\"hint\":\"ask from where it was started\"}}\n"
+
+static void turn_away(int fd, const char *line) {
+  ssize_t ignored = send(fd, line, strlen(line), MSG_NOSIGNAL | MSG_DONTWAIT);
   (void)ignored;
 }
 
@@ -246,8 +251,9 @@ static void accept_client(struct control *control) {
   struct ucred peer;
   if (fd < 0 || !read_same_user(fd, &peer))
     return;
-  if (control->count >= CONTROL_CLIENT_LIMIT) {
-    turn_away(fd);
+  bool outside = peer_is_outside(fd, &peer);
+  if (!outside || control->count >= CONTROL_CLIENT_LIMIT) {
+    turn_away(fd, outside ? TOO_MANY : ELSEWHERE);
     return;
   }
   struct client *client = xcalloc(1, sizeof *client);

@@ -13,6 +13,8 @@ import time
 
 import pytest
 
+import dynamic
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 LINE_LIMIT = 1 << 20
 CLIENT_LIMIT = 512
@@ -414,6 +416,46 @@ def test_foreign_user(session, host_root):
     finally:
         for path, mode in opened:
             os.chmod(path, mode)
+
+
+# Says what it gets for a greeting.
+GREETED = """import socket, sys
+line = socket.socket(socket.AF_UNIX)
+line.connect(sys.argv[1])
+print(line.makefile().readline())
+"""
+
+
+def test_another_user_namespace(session):
+    """Whoever is there: a command of a session, a container. The control: here."""
+    greeted = [sys.executable, "-c", GREETED, session.path]
+    assert "event.hello" in session.box.plain(greeted).stdout
+    for options in (["-U"], ["-Ur"]):
+        refused = session.box.plain(["unshare", *options, *greeted])
+        assert json.loads(refused.stdout)["error"]["code"] == "denied", refused
+    session.check()
+
+
+def test_from_another_session(box):
+    """The socket lies in a folder that was approved: below another XDG_RUNTIME_DIR."""
+    runtime = box.home("rt2")
+    box.identity.folder(runtime)
+    os.chmod(runtime, 0o700)
+    other = {"XDG_RUNTIME_DIR": runtime}
+    sid = box.plain([box.world.command, "run", "--detach"], env=other).stdout.strip()
+    path = f"{runtime}/sandbox/{sid}/control.sock"
+    greeted = ["/usr/bin/python3", "-c", GREETED, path]
+    try:
+        assert "event.hello" in box.plain(greeted).stdout, "no control"
+        with dynamic.asking(box, greeted) as asker, asker.watch() as control:
+            asked = dynamic.question(control)
+            assert (asked["op"], asked["path"]) == ("connect", path)
+            dynamic.answer(control, {"cmd": "cmd.approve", "id": asked["id"], "scope": "session",
+                                     "tree": runtime})
+            code, out, err = asker.result()
+        assert code == 0 and json.loads(out)["error"]["code"] == "denied", (out, err)
+    finally:
+        box.plain([box.world.command, "kill", "--now", sid], env=other)
 
 
 def test_not_reachable_from_inside(session):
