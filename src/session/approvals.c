@@ -15,9 +15,11 @@ static bool is_name(const char *name, const char *other) {
   return name && other && strcmp(name, other) == 0;
 }
 
+/* What was taken back stays so: an answer comes beside it. */
 static bool is_same_object(const struct approval *first, const struct approval *second) {
   if (first->subject != second->subject || first->write != second->write ||
-      first->connect != second->connect)
+      first->connect != second->connect ||
+      (first->verdict == APPROVAL_ASK) != (second->verdict == APPROVAL_ASK))
     return false;
   return first->subject == SUBJECT_NETWORK
              ? is_name(first->host, second->host) && first->port == second->port
@@ -103,6 +105,14 @@ void approvals_denied_below(const struct approvals *approvals, const char *tree,
         !strv_contains(ret_paths, item->path))
       strv_add(ret_paths, item->path);
   }
+}
+
+bool approvals_is_revoked(const struct approvals *approvals, const struct access_request *request) {
+  for (size_t i = 0; i < approvals->count; i++) {
+    if (approvals->items[i].verdict == APPROVAL_ASK && depth_of(&approvals->items[i], request) >= 0)
+      return true;
+  }
+  return false;
 }
 
 size_t approvals_remove(struct approvals *approvals, enum access_subject subject,

@@ -43,6 +43,9 @@ void approvals_add(struct approvals *approvals, const struct approval *approval)
 const struct approval *approvals_find(const struct approvals *approvals,
                                       const struct access_request *request);
 
+/* Was a stored grant that covers the request taken back, whatever was answered since? */
+bool approvals_is_revoked(const struct approvals *approvals, const struct access_request *request);
+
 /* Forgets those for exactly this path or host. Returns how many there were. */
 size_t approvals_remove(struct approvals *approvals, enum access_subject subject, const char *name);
 void approvals_clear(struct approvals *approvals);

@@ -114,7 +114,7 @@ struct outcome decisions_judge(struct decisions *decisions, const struct access_
   const struct approval *approval = approvals_find(&decisions->approvals, request);
   if (request->subject == SUBJECT_FILE)
     outcome = judge_by_policy(decisions, request);
-  if (outcome.answer == ANSWER_ALLOW && approval && approval->verdict == APPROVAL_ASK)
+  if (outcome.answer == ANSWER_ALLOW && approvals_is_revoked(&decisions->approvals, request))
     outcome = (struct outcome){.answer = ANSWER_PENDING};
   if (outcome.answer != ANSWER_PENDING)
     return outcome;

@@ -274,6 +274,30 @@ def test_revoke_with_a_store_that_cannot_be_changed(box, data):
         assert session.result()[:2] == (1, "content of a\n")
 
 
+@pytest.mark.parametrize("whole", [False, True])
+def test_denying_what_was_revoked(box, data, whole):
+    """Asked about again after the revocation, the answer counts, not what was kept before it."""
+    with asking(box, ["cat", f"{data}/a.txt"]) as session:
+        asked = eventually(lambda: pending(session))[0]
+        assert sandbox(box, "approve", session.sid, asked["id"], "--user", "--tree", data).exit == 0
+        assert session.result()[0] == 0
+    script = (f"cat {data}/a.txt && touch one; while ! test -e two; do sleep 0.02; done; "
+              f"cat {data}/a.txt; cat {data}/a.txt; cat {data}/b.txt")
+    with asking(box, ["sh", "-c", script]) as session, session.watch() as control:
+        assert eventually(lambda: os.path.exists(box.path("one")))
+        assert sandbox(box, "policy", "revoke", data).exit == 0
+        box.identity.file(box.path("two"), "")
+        asked = question(control)
+        deny = {"cmd": "cmd.deny", "id": asked["id"], "scope": "session"}
+        assert answer(control, {**deny, "tree": data} if whole else deny) == {"ok": True}
+        if not whole:  # the control: the other file is asked about
+            other = question(control)
+            assert other["path"] == f"{data}/b.txt"
+            answer(control, {"cmd": "cmd.approve", "id": other["id"], "scope": "session"})
+        out = session.result()[1]
+    assert out == "content of a\n" + ("" if whole else "content of b\n")
+
+
 def test_speaking_to_a_socket_is_never_kept(box, data):
     """Neither by itself nor by its folder: that would open every socket in it, without a question."""
     path = f"{data}/socket"

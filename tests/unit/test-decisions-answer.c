@@ -211,6 +211,26 @@ static void test_revoking(void **state) {
   assert_string_equal(field(last_record(ground), "event"), "revoke");
 }
 
+/* Asked about again, the answer counts, and not the rule that was taken back. */
+static void test_denying_what_was_revoked(void **state) {
+  (void)state;
+  _ground_ struct ground *ground =
+      lay_with_person("version: 1\nfilesystem: {read: [/opt/granted, /opt/other]}\n");
+  ground->granted = true;
+  assert_int_equal(revoke_path(ground, "/opt/granted", false), 0);
+  ask_file(ground, "/opt/granted/x", WANT_READ);
+  assert_int_equal(reply_with(ground, false, SCOPE_SESSION, NULL), 0);
+  assert_int_equal(answer_at_once(ground, "/opt/granted/x", WANT_READ), ANSWER_DENY);
+  ask_file(ground, "/opt/granted/y", WANT_READ);
+  assert_int_equal(reply_with(ground, true, SCOPE_SESSION, NULL), 0);
+  assert_int_equal(answer_at_once(ground, "/opt/granted/y", WANT_READ), ANSWER_ALLOW);
+  ask_file(ground, "/opt/granted/z", WANT_READ);
+  assert_int_equal(reply_with(ground, false, SCOPE_SESSION, "/opt/granted"), 0);
+  assert_int_equal(answer_at_once(ground, "/opt/granted/z", WANT_READ), ANSWER_DENY);
+  assert_int_equal(answer_at_once(ground, "/opt/granted/y", WANT_READ), ANSWER_ALLOW);
+  assert_int_equal(answer_at_once(ground, "/opt/other/z", WANT_READ), ANSWER_ALLOW);
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_scopes),
     cmocka_unit_test(test_deepest_approval_wins),
@@ -224,6 +244,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_audited_before_it_takes_effect),
     cmocka_unit_test(test_full_disk_denies),
     cmocka_unit_test(test_revoking),
+    cmocka_unit_test(test_denying_what_was_revoked),
 };
 
 UNIT_MAIN(tests)
