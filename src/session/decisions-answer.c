@@ -166,6 +166,24 @@ static int keep(struct decisions *decisions, const struct question *question,
   return store(decisions, reply->scope, approval, reply->by, why, error);
 }
 
+/* The answer became a denial after all: nothing of it may allow the next session. */
+static void take_back_kept(struct decisions *decisions, enum grant_scope scope,
+                           const struct approval *approval, struct sb_error *error) {
+  const struct decision_services *services = &decisions->config.services;
+  _cleanup_error_ struct sb_error failure = {0};
+  _cleanup_free_ char *host =
+      approval->host && approval->port ? xasprintf("%s:%u", approval->host, approval->port) : NULL;
+  const char *name = approval->path ? approval->path : host ? host : approval->host;
+  size_t removed = 0;
+  if (services->unstore &&
+      services->unstore(services->context, scope, name, &removed, &failure) == 0)
+    return;
+  _cleanup_free_ char *shown = escape_string(name);
+  sb_hint(error, "it was stored already; to remove that: sandbox policy revoke %s", shown);
+  if (services->notice)
+    services->notice(services->context, error->hint);
+}
+
 int decisions_answer(struct decisions *decisions, const char *id, const struct reply *reply,
                      struct sb_error *error) {
   struct question *question = find_question(decisions, id, error);
@@ -187,8 +205,11 @@ int decisions_answer(struct decisions *decisions, const char *id, const struct r
   approval.path = tree;
   approval.host = host;
   outcome.tree = reply->allow ? tree : NULL;
-  if (decisions_settle(decisions, question, &outcome, error) < 0)
+  if (decisions_settle(decisions, question, &outcome, error) < 0) {
+    if (reply->allow && reply->scope > SCOPE_SESSION)
+      take_back_kept(decisions, reply->scope, &approval, error);
     return sb_wrap(error, "denied, for it could not be written down");
+  }
   if (reply->scope > SCOPE_ONCE) {
     approvals_add(&decisions->approvals, &approval);
     decisions_settle_covered(decisions);

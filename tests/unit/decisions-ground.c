@@ -24,7 +24,8 @@ bool learning;
 
 static int record(void *context, const char *event, json_t *fields, struct sb_error *error) {
   struct ground *ground = context;
-  if (ground->audit_fails) {
+  if (ground->audit_fails ||
+      (ground->audit_fails_for && strcmp(event, ground->audit_fails_for) == 0)) {
     json_decref(fields);
     return sb_fail(error, SB_CODE_SYSTEM, 28, "writing the audit log");
   }
@@ -45,12 +46,14 @@ static int store(void *context, enum grant_scope scope, const struct grant *gran
 
 static int unstore(void *context, enum grant_scope scope, const char *name, size_t *ret_removed,
                    struct sb_error *error) {
-  (void)error;
   struct ground *ground = context;
   *ret_removed = 0;
+  if (ground->unstore_fails)
+    return sb_fail(error, SB_CODE_DENIED, 13, "writing grants");
   for (size_t i = 0; i < ground->stored.count; i++)
     *ret_removed += strstr(ground->stored.items[i], name) &&
                     strncmp(ground->stored.items[i], scope_name(scope), 4) == 0;
+  strv_addf(&ground->unstored, "%s %s", scope_name(scope), name);
   return 0;
 }
 
@@ -139,6 +142,7 @@ static void leave(struct ground *ground) {
   json_decref(ground->records);
   strv_clear(&ground->notices);
   strv_clear(&ground->stored);
+  strv_clear(&ground->unstored);
   strv_clear(&ground->revoked);
   strv_clear(&ground->settled);
   for (size_t i = 0; i < 128; i++)

@@ -25,8 +25,9 @@ struct ground {
   uint64_t now;
   /* What the services saw. */
   json_t *records;
-  bool audit_fails, store_fails;
-  struct strv notices, stored, revoked, settled;
+  bool audit_fails, store_fails, unstore_fails;
+  const char *audit_fails_for; /* only lines of this event */
+  struct strv notices, stored, unstored, revoked, settled;
   bool granted; /* what the gate says to a revocation */
   /* What the trigger was told. */
   struct answered answers[128]; /* by ticket; the trees are copies */

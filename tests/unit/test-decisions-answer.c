@@ -211,6 +211,33 @@ static void test_revoking(void **state) {
   assert_string_equal(field(last_record(ground), "event"), "revoke");
 }
 
+/* The grant was stored, and then the line about the decision could not be written. */
+static void test_what_is_denied_after_all_is_not_kept(void **state) {
+  (void)state;
+  _ground_ struct ground *ground = lay_with_person(NULL);
+  static const struct access_request host = {
+      .subject = SUBJECT_NETWORK, .want = WANT_CONNECT, .host = "example.org", .port = 443};
+  uint64_t ticket = ask_file(ground, "/data/a", WANT_READ), other;
+  ground->audit_fails_for = "decision";
+  assert_int_equal(reply_with(ground, true, SCOPE_USER, "/data"), -1);
+  assert_int_equal(ground->answers[ticket].answer, ANSWER_DENY);
+  assert_int_equal(ground->stored.count, 1);
+  assert_int_equal(ground->unstored.count, 1);
+  assert_string_equal(ground->unstored.items[0], "user /data");
+  assert_int_equal(ask_for(ground, &host, &other, NULL), ANSWER_PENDING);
+  assert_int_equal(reply_with(ground, true, SCOPE_PROJECT, NULL), -1);
+  assert_string_equal(ground->unstored.items[1], "project example.org:443");
+  /* What cannot be taken back is told; a denial that was kept stays. */
+  ask_file(ground, "/data/b", WANT_READ);
+  ground->unstore_fails = true;
+  assert_int_equal(reply_with(ground, true, SCOPE_USER, NULL), -1);
+  assert_non_null(strstr(ground->notices.items[ground->notices.count - 1], "revoke /data/b"));
+  ground->unstore_fails = false;
+  ask_file(ground, "/data/c", WANT_READ);
+  assert_int_equal(reply_with(ground, false, SCOPE_USER, NULL), -1);
+  assert_int_equal(ground->unstored.count, 2);
+}
+
 /* Asked about again, the answer counts, and not the rule that was taken back. */
 static void test_denying_what_was_revoked(void **state) {
   (void)state;
@@ -245,6 +272,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_full_disk_denies),
     cmocka_unit_test(test_revoking),
     cmocka_unit_test(test_denying_what_was_revoked),
+    cmocka_unit_test(test_what_is_denied_after_all_is_not_kept),
 };
 
 UNIT_MAIN(tests)
