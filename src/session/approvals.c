@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "core/cleanup.h"
 #include "core/path.h"
 
 enum access_class access_class_of(enum want want) {
@@ -34,13 +35,27 @@ static void remove_at(struct approvals *approvals, size_t index) {
           (approvals->count - index) * sizeof *approvals->items);
 }
 
+/* What allows is missed least: it is asked about again. To forget a denial could open what lies in
+ * an allowed folder, and a revocation is never forgotten; there are no more of them than grants. */
+static void make_room(struct approvals *approvals) {
+  static const enum approval_verdict forgotten[] = {APPROVAL_ALLOW, APPROVAL_DENY};
+  for (size_t i = 0; i < ARRAY_SIZE(forgotten); i++) {
+    for (size_t index = 0; index < approvals->count; index++) {
+      if (approvals->items[index].verdict != forgotten[i])
+        continue;
+      remove_at(approvals, index);
+      return;
+    }
+  }
+}
+
 void approvals_add(struct approvals *approvals, const struct approval *approval) {
   for (size_t i = approvals->count; i-- > 0;) {
     if (is_same_object(&approvals->items[i], approval))
       remove_at(approvals, i);
   }
-  if (approvals->count == APPROVALS_LIMIT)
-    remove_at(approvals, 0);
+  if (approvals->count >= APPROVALS_LIMIT)
+    make_room(approvals);
   ARRAY_GROW(approvals->items, approvals->count);
   struct approval *added = &approvals->items[approvals->count++];
   *added = *approval;

@@ -30,7 +30,7 @@ struct approvals {
   size_t count;
 };
 
-#define APPROVALS_LIMIT 16384 /* beyond it the oldest is forgotten, and asked about again */
+#define APPROVALS_LIMIT 16384 /* beyond it the oldest that allows is forgotten, and asked again */
 
 /* Paths below the tree that are denied by themselves, for reading or for writing only. */
 void approvals_denied_below(const struct approvals *approvals, const char *tree, bool writes,

@@ -2,6 +2,7 @@
 #include "core/alloc.h"
 #include "core/cleanup.h"
 #include "decisions-ground.h"
+#include "session/approvals.h"
 
 /* ---- scopes ---- */
 
@@ -258,6 +259,33 @@ static void test_denying_what_was_revoked(void **state) {
   assert_int_equal(answer_at_once(ground, "/opt/other/z", WANT_READ), ANSWER_ALLOW);
 }
 
+static enum approval_verdict verdict_of(const struct approvals *approvals, const char *path) {
+  struct access_request request = file(path, WANT_READ);
+  const struct approval *found = approvals_find(approvals, &request);
+  return found ? found->verdict : APPROVAL_ASK;
+}
+
+/* What is forgotten for want of room must not allow anything. */
+static void test_too_many_approvals(void **state) {
+  (void)state;
+  struct approvals approvals = {0};
+  struct access_request revoked = file("/opt/granted/x", WANT_READ);
+  approvals_add(&approvals,
+                &(struct approval){.verdict = APPROVAL_ASK, .path = (char *)"/opt/granted"});
+  approvals_add(&approvals,
+                &(struct approval){.verdict = APPROVAL_DENY, .path = (char *)"/data/9/secret"});
+  for (size_t i = 0; i < APPROVALS_LIMIT; i++) {
+    _cleanup_free_ char *path = xasprintf("/data/%zu", i);
+    approvals_add(&approvals, &(struct approval){.path = path});
+  }
+  assert_int_equal(approvals.count, APPROVALS_LIMIT);
+  assert_true(approvals_is_revoked(&approvals, &revoked));
+  assert_int_equal(verdict_of(&approvals, "/data/9/secret/key"), APPROVAL_DENY);
+  assert_int_equal(verdict_of(&approvals, "/data/9/other"), APPROVAL_ALLOW);
+  assert_int_equal(verdict_of(&approvals, "/data/0/x"), APPROVAL_ASK); /* the oldest of them */
+  approvals_clear(&approvals);
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_scopes),
     cmocka_unit_test(test_deepest_approval_wins),
@@ -273,6 +301,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_revoking),
     cmocka_unit_test(test_denying_what_was_revoked),
     cmocka_unit_test(test_what_is_denied_after_all_is_not_kept),
+    cmocka_unit_test(test_too_many_approvals),
 };
 
 UNIT_MAIN(tests)
