@@ -155,7 +155,7 @@ static void draw(struct prompt *prompt) {
       .plain = prompt->plain,
   };
   if (!prompt->plain)
-    screen_append_reset(&prompt->output);
+    screen_append_reset(&prompt->terminal->screen, &prompt->output);
   if (!prompt->plain && screen_is_alternate(&prompt->terminal->screen))
     text_append(&prompt->output, "\033[H\033[2J");
   prompt_append_question(&prompt->output, question, &view);

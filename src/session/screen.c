@@ -38,6 +38,7 @@ static void set_modes(struct screen *screen, bool on) {
 
 static void start_sequence(struct screen *screen) {
   screen->state = SCREEN_SEQUENCE;
+  screen->prefix = '\0';
   screen->number_count = 0;
   memset(screen->numbers, 0, sizeof screen->numbers);
 }
@@ -60,20 +61,70 @@ static void take_number(struct screen *screen, char byte) {
     *number = *number * 10 + (unsigned)(byte - '0');
 }
 
+bool screen_is_alternate(const struct screen *screen) {
+  for (size_t i = 0; i < SCREEN_MODE_COUNT; i++) {
+    if (modes[i].during == LEAVE && screen->on[i])
+      return true;
+  }
+  return false;
+}
+
+static struct screen_keys *keys_of(struct screen *screen) {
+  return &screen->keys[screen_is_alternate(screen)];
+}
+
+static void push_keys(struct screen_keys *keys, unsigned flags) {
+  if (keys->top + 1 == SCREEN_KEYS_DEPTH)
+    memmove(keys->flags, keys->flags + 1, keys->top-- * sizeof *keys->flags);
+  keys->flags[++keys->top] = flags;
+}
+
+static void pop_keys(struct screen_keys *keys, unsigned count) {
+  for (unsigned i = 0; i < (count ? count : 1); i++) {
+    keys->flags[keys->top] = 0;
+    if (keys->top == 0)
+      return;
+    keys->top--;
+  }
+}
+
+static void set_keys(struct screen_keys *keys, unsigned flags, unsigned how) {
+  unsigned *current = &keys->flags[keys->top];
+  *current = how == 2 ? *current | flags : how == 3 ? *current & ~flags : flags;
+}
+
+static void change_keys(struct screen *screen) {
+  const unsigned *numbers = screen->numbers;
+  screen->keys_known = true;
+  if (screen->prefix == '>')
+    push_keys(keys_of(screen), numbers[0]);
+  else if (screen->prefix == '<')
+    pop_keys(keys_of(screen), numbers[0]);
+  else
+    set_keys(keys_of(screen), numbers[0], numbers[1]);
+}
+
+static void end_sequence(struct screen *screen, char byte) {
+  if (screen->prefix == '?' && (byte == 'h' || byte == 'l'))
+    set_modes(screen, byte == 'h');
+  else if (screen->prefix && screen->prefix != '?' && byte == 'u')
+    change_keys(screen);
+  else if (screen->prefix == '>' && byte == 'm' && (screen->numbers[0] == 4 || !screen->numbers[0]))
+    screen->other_keys = screen->numbers[1];
+  screen->state = SCREEN_TEXT;
+}
+
 static void take_sequence(struct screen *screen, char byte) {
-  if (byte == '?' && screen->state == SCREEN_SEQUENCE)
-    screen->state = SCREEN_PRIVATE;
+  if (byte >= '<' && byte <= '?' && !screen->prefix)
+    screen->prefix = byte;
   else if (byte >= '0' && byte <= '9')
     take_number(screen, byte);
   else if (byte == ';')
     screen->number_count += screen->number_count + 1 < ARRAY_SIZE(screen->numbers);
   else if (byte == '\033')
     screen->state = SCREEN_ESCAPE;
-  else if ((unsigned char)byte >= 0x40) {
-    if (screen->state == SCREEN_PRIVATE && (byte == 'h' || byte == 'l'))
-      set_modes(screen, byte == 'h');
-    screen->state = SCREEN_TEXT;
-  }
+  else if ((unsigned char)byte >= 0x40)
+    end_sequence(screen, byte);
 }
 
 void screen_feed(struct screen *screen, const char *bytes, size_t length) {
@@ -92,24 +143,20 @@ void screen_feed(struct screen *screen, const char *bytes, size_t length) {
   }
 }
 
-bool screen_is_alternate(const struct screen *screen) {
-  for (size_t i = 0; i < SCREEN_MODE_COUNT; i++) {
-    if (modes[i].during == LEAVE && screen->on[i])
-      return true;
-  }
-  return false;
-}
-
 static void append_mode(struct text *text, size_t mode, bool on) {
   text_appendf(text, "\033[?%u%c", modes[mode].number, on ? 'h' : 'l');
 }
 
 /* CAN ends a sequence, ST a string; then letters are letters again (G0 in ASCII, shifted in). A
  * soft reset puts margins, attributes and insertion back without moving the cursor; the palette is
- * the user's again. */
-void screen_append_reset(struct text *text) {
-  text_append(text,
-              "\030\033\\\033[!p\033(B\017\033[0m\033>\033]104\033\\\033]110\033\\\033]111\033\\");
+ * the user's again. Keys are bytes; the newer way to ask for that is only used where a program has
+ * used it, for a terminal that does not know it may move the cursor. Attributes come last: some
+ * take the older way for one. */
+void screen_append_reset(const struct screen *screen, struct text *text) {
+  text_append(text, "\030\033\\\033[!p");
+  if (screen->keys_known)
+    text_append(text, "\033[=0;1u");
+  text_append(text, "\033[>4;0m\033(B\017\033[0m\033>\033]104\033\\\033]110\033\\\033]111\033\\");
   for (size_t i = 0; i < SCREEN_MODE_COUNT; i++) {
     if (modes[i].during != LEAVE)
       append_mode(text, i, modes[i].during == ON);
@@ -117,6 +164,11 @@ void screen_append_reset(struct text *text) {
 }
 
 void screen_append_restore(const struct screen *screen, struct text *text) {
+  const struct screen_keys *keys = &screen->keys[screen_is_alternate(screen)];
+  if (screen->keys_known)
+    text_appendf(text, "\033[=%u;1u", keys->flags[keys->top]);
+  if (screen->other_keys)
+    text_appendf(text, "\033[>4;%um", screen->other_keys);
   text_append(text, "\033[0m");
   for (size_t i = 0; i < SCREEN_MODE_COUNT; i++) {
     if (modes[i].during != LEAVE && screen->known[i])

@@ -8,13 +8,24 @@
 #include "core/text.h"
 
 #define SCREEN_MODE_COUNT 18
+#define SCREEN_KEYS_DEPTH 8
+
+/* How keys are told (kitty's protocol): a stack of flags, of which the last one counts. */
+struct screen_keys {
+  unsigned flags[SCREEN_KEYS_DEPTH];
+  size_t top;
+};
 
 struct screen {
-  enum { SCREEN_TEXT, SCREEN_ESCAPE, SCREEN_SEQUENCE, SCREEN_PRIVATE } state;
-  unsigned numbers[16]; /* of the sequence under way */
+  enum { SCREEN_TEXT, SCREEN_ESCAPE, SCREEN_SEQUENCE } state;
+  char prefix;          /* of the sequence under way: one of "?<=>", or 0 */
+  unsigned numbers[16]; /* of it */
   size_t number_count;
   bool on[SCREEN_MODE_COUNT], known[SCREEN_MODE_COUNT];
-  bool keypad; /* application keypad */
+  bool keypad;                /* application keypad */
+  struct screen_keys keys[2]; /* of the main screen, of the alternate one */
+  bool keys_known;
+  unsigned other_keys; /* xterm's modifyOtherKeys */
 };
 
 /* Bytes that went to the terminal. */
@@ -24,8 +35,8 @@ void screen_feed(struct screen *screen, const char *bytes, size_t length);
 bool screen_is_alternate(const struct screen *screen);
 
 /* What makes any terminal readable again, whatever was printed before: ends half a sequence, plain
- * letters, no margins, no mouse, no bracketed paste, cursor shown. */
-void screen_append_reset(struct text *text);
+ * letters, no margins, no mouse, no bracketed paste, one byte for a key, cursor shown. */
+void screen_append_reset(const struct screen *screen, struct text *text);
 
 /* What brings the program's modes back. */
 void screen_append_restore(const struct screen *screen, struct text *text);

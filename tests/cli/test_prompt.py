@@ -241,6 +241,18 @@ def test_half_a_sequence_does_not_hide_the_question(inside, data):
     terminal.see("content of a")
 
 
+def test_keys_that_are_told_as_sequences(inside, data):
+    """A terminal that was asked to tell every key as a sequence is asked not to, meanwhile."""
+    terminal = inside(f"printf '\\033[>4;2m\\033[>8u'; cat {data}/a.txt; echo end")
+    shown = terminal.see(ASKED)
+    _, _, after = shown.partition(b"\x1b[>8u")
+    assert b"\x1b[=0;1u" in after and b"\x1b[>4;0m" in after, shown
+    press(terminal, "s")
+    back = terminal.see("content of a")
+    assert b"\x1b[=8;1u" in back and b"\x1b[>4;2m" in back, back
+    terminal.see("end")
+
+
 def test_full_screen_program_is_drawn_anew(inside, data):
     """It has the alternate screen, and is told of a new size after the answer."""
     script = (f"trap 'echo redraw $(stty size)' WINCH; printf '\\033[?1049h\\033[?1000h'; "

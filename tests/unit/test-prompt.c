@@ -330,10 +330,43 @@ static void test_screen(void **state) {
   assert_false(screen_is_alternate(&screen));
 }
 
+static bool resets(const struct screen *screen, const char *sequence) {
+  _cleanup_text_ struct text text = {0};
+  screen_append_reset(screen, &text);
+  return strstr(text_string(&text), sequence);
+}
+
+/* A key that is told as a sequence would be no answer. */
+static void test_keys_are_bytes(void **state) {
+  (void)state;
+  struct screen screen = {0};
+  assert_true(resets(&screen, "\033[>4;0m"));
+  assert_false(resets(&screen, "u") || restores(&screen, "u") || restores(&screen, "\033[>4"));
+  feed(&screen, "\033[>4;2m\033[>1u\033[>8u");
+  assert_true(resets(&screen, "\033[=0;1u") && resets(&screen, "\033[>4;0m"));
+  assert_true(restores(&screen, "\033[=8;1u") && restores(&screen, "\033[>4;2m"));
+  feed(&screen, "\033[<u\033[>4m");
+  assert_true(restores(&screen, "\033[=1;1u"));
+  assert_false(restores(&screen, "\033[>4"));
+  feed(&screen, "\033[=30;2u\033[=2;3u");
+  assert_true(restores(&screen, "\033[=29;1u"));
+  feed(&screen, "\033[?1049h"); /* the other screen has its own */
+  assert_true(restores(&screen, "\033[=0;1u"));
+  feed(&screen, "\033[>3u\033[?1049l");
+  assert_true(restores(&screen, "\033[=29;1u"));
+  for (int i = 0; i < 100; i++)
+    feed(&screen, "\033[>5u");
+  assert_true(restores(&screen, "\033[=5;1u"));
+  feed(&screen, "\033[<99999u");
+  assert_true(restores(&screen, "\033[=0;1u"));
+  feed(&screen, "\033[8u\033[?8u\033[4;2m"); /* a cursor, a question, a colour */
+  assert_true(restores(&screen, "\033[=0;1u") && !restores(&screen, "\033[>4"));
+}
+
 static void test_reset_comes_first(void **state) {
   (void)state;
   struct text text = {0};
-  screen_append_reset(&text);
+  screen_append_reset(&(struct screen){0}, &text);
   assert_int_equal(text.data[0], 030);
   assert_non_null(strstr(text.data, "\033[?25h"));
   assert_non_null(strstr(text.data, "\033[?1003l"));
@@ -351,6 +384,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_what_cannot_be_is_not_offered),
     cmocka_unit_test(test_question_round_trip),
     cmocka_unit_test(test_screen),
+    cmocka_unit_test(test_keys_are_bytes),
     cmocka_unit_test(test_reset_comes_first),
 };
 
