@@ -54,13 +54,16 @@ struct flow {
   struct relay *relay;
   enum flow_kind kind;
   enum flow_state state;
-  bool inspect;    /* the first bytes may be a TLS hello: look before they pass */
+  bool inspect;    /* the next bytes may be a TLS hello: look before they pass */
+  bool hello_seen; /* there was one; now it may be a second */
+  bool early_data; /* that came with it may lie before that */
   bool greeted;    /* SOCKS: past the first message */
   bool answering;  /* DNS by TCP: its questions are being read */
   bool queued;     /* had its turn and wants another */
   bool is_address; /* `host` is a literal address */
   bool asked_for;  /* somebody was asked and has said no */
   bool guarded;    /* refused because of the address it leads to */
+  size_t judged;   /* bytes that have been looked at and may pass */
   struct end client, server;
   char host[HOST_NAME_SIZE];
   struct address address;

@@ -241,13 +241,21 @@ static enum moved splice_some(struct flow *flow, struct end *from, struct end *t
   return drain_pipe(from, to);
 }
 
+static bool is_looked_at(const struct flow *flow, const struct end *from) {
+  return flow->inspect && from == &flow->client;
+}
+
 static enum moved copy_some(struct flow *flow, struct end *from, struct end *to) {
-  ssize_t got = recv(from->watch.fd, shared_buffer, COPY_SIZE, 0);
+  bool bounded = is_looked_at(flow, from);
+  size_t most = bounded && flow->judged < COPY_SIZE ? flow->judged : COPY_SIZE;
+  ssize_t got = recv(from->watch.fd, shared_buffer, most, 0);
   enum moved moved = after_read(flow, from, got);
   if (moved != MOVED_SOME || got == 0)
     return moved;
+  if (bounded)
+    flow->judged -= (size_t)got;
   from->bulk = got == COPY_SIZE;
-  if (!from->bulk && !from->unsure)
+  if ((size_t)got < most && !from->unsure)
     from->readable = false; /* that was all; what comes from now on is told anew */
   ssize_t sent = send(to->watch.fd, shared_buffer, (size_t)got, MSG_NOSIGNAL);
   if (sent < 0 && !is_temporary(errno))
@@ -273,38 +281,63 @@ static bool name_fits(const struct flow *flow, const char *name) {
   return rules->everything && host_rules_name(rules, name, flow->port).verdict == HOST_ALLOWED;
 }
 
-/* What a TLS client says it wants must be what the connection was opened for (domain fronting).
- * False: nothing may pass yet, or the flow is no more. */
+static enum tls_result look(const struct flow *flow, size_t from, size_t to,
+                            struct tls_hello *ret_hello) {
+  const uint8_t *bytes = (const uint8_t *)shared_buffer;
+  return flow->hello_seen ? tls_next(bytes + from, to - from, flow->early_data, ret_hello)
+                          : tls_first(bytes + from, to - from, ret_hello);
+}
+
+/* What a TLS client says it wants must be what the connection was opened for (domain fronting), in
+ * its first hello and in the one that a server may ask for. False: the flow is no more. */
+static bool judge(struct flow *flow, size_t length) {
+  while (flow->inspect && flow->judged < length) {
+    struct tls_hello hello;
+    switch (look(flow, flow->judged, length, &hello)) {
+    case TLS_NOT_TLS:
+      flow->inspect = false;
+      return true;
+    case TLS_MORE:
+      if (flow->judged > 0 || (length < TLS_HELLO_LIMIT && !flow->client.hung_up))
+        return true;
+      flow_refuse(flow, "a TLS hello without an end");
+      return false;
+    case TLS_BROKEN:
+      flow_refuse(flow, "a TLS hello that cannot be read");
+      return false;
+    case TLS_NAME:
+      if (!name_fits(flow, hello.name)) {
+        refuse_name(flow, hello.name);
+        return false;
+      }
+      break;
+    default:
+      break;
+    }
+    flow->judged += hello.length;
+    flow->hello_seen = true;
+    flow->early_data |= hello.early_data;
+  }
+  return true;
+}
+
+/* False: nothing may pass yet, or the flow is no more. */
 static bool inspect(struct flow *flow) {
-  char name[HOST_NAME_SIZE];
+  if (flow->judged > 0)
+    return true;
   ssize_t got = recv(flow->client.watch.fd, shared_buffer, TLS_HELLO_LIMIT, MSG_PEEK);
   if (got <= 0) {
     flow->inspect = got < 0; /* at the end there is nothing to look at */
     flow->client.readable = got == 0;
     return got == 0;
   }
-  switch (tls_server_name((const uint8_t *)shared_buffer, (size_t)got, name)) {
-  case TLS_MORE:
-    if (got < TLS_HELLO_LIMIT && !flow->client.hung_up) {
-      flow->client.readable = false;
-      return false;
-    }
-    flow_refuse(flow, "a TLS hello without an end");
+  if (!judge(flow, (size_t)got))
     return false;
-  case TLS_BROKEN:
-    flow_refuse(flow, "a TLS hello that cannot be read");
-    return false;
-  case TLS_NAME:
-    if (!name_fits(flow, name)) {
-      refuse_name(flow, name);
-      return false;
-    }
-    break;
-  default:
-    break;
-  }
-  flow->inspect = false;
-  return true;
+  if (!flow->inspect)
+    flow->judged = 0; /* all of it may */
+  else if (flow->judged == 0)
+    flow->client.readable = false;
+  return !flow->inspect || flow->judged > 0;
 }
 
 /* ---- one direction, both directions ---- */
@@ -318,9 +351,9 @@ static enum moved pass_on(struct flow *flow, struct end *from, struct end *to) {
       moved = drain_pipe(from, to);
     else if (from->ended || !from->readable)
       break;
-    else if (from == &flow->client && flow->inspect && !inspect(flow))
+    else if (is_looked_at(flow, from) && !inspect(flow))
       return MOVED_NOTHING;
-    else if (from->bulk && !from->urgent && open_pipe(from))
+    else if (from->bulk && !from->urgent && !is_looked_at(flow, from) && open_pipe(from))
       moved = splice_some(flow, from, to);
     else
       moved = copy_some(flow, from, to);

@@ -3,11 +3,12 @@
 
 #include <string.h>
 
-enum { RECORD_HANDSHAKE = 22, CLIENT_HELLO = 1, RECORD_HEAD = 5, RECORD_LIMIT = 16384 + 256 };
-enum { EXTENSION_SERVER_NAME = 0, NAME_TYPE_HOST = 0 };
+enum { CHANGE_CIPHER = 20, ALERT, HANDSHAKE, ENCRYPTED, HEARTBEAT }; /* records */
+enum { RECORD_HEAD = 5, RECORD_LIMIT = 16384 + 2048, CLIENT_HELLO = 1, MESSAGE_HEAD = 4 };
+enum { EXTENSION_SERVER_NAME = 0, EXTENSION_EARLY_DATA = 42, NAME_TYPE_HOST = 0 };
 
 /* The handshake message put together from its records. */
-struct hello {
+struct message {
   uint8_t bytes[TLS_HELLO_LIMIT];
   size_t length;
 };
@@ -44,33 +45,45 @@ static bool take_vector(struct part *part, unsigned bytes, struct part *ret) {
   return true;
 }
 
-/* Joins the handshake bytes of all records that are there. */
-static enum tls_result join_records(struct part records, struct hello *hello) {
-  while (records.at < records.end) {
-    size_t head = (size_t)(records.end - records.at);
-    if (records.at[0] != RECORD_HANDSHAKE || (head > 1 && records.at[1] != 3))
+static size_t record_size(const uint8_t *record) {
+  return (size_t)record[3] << 8 | record[4];
+}
+
+/* Whole: TLS_NAME. Nothing may follow in its last record: what a server makes of that, we do not
+ * know. */
+static enum tls_result check_length(const struct message *message, bool record_over) {
+  if (message->length < MESSAGE_HEAD)
+    return TLS_MORE;
+  size_t whole = MESSAGE_HEAD + ((size_t)message->bytes[1] << 16 | (size_t)message->bytes[2] << 8 |
+                                 message->bytes[3]);
+  if (whole > sizeof message->bytes || message->length > whole)
+    return TLS_BROKEN;
+  if (message->length < whole)
+    return TLS_MORE;
+  return record_over ? TLS_NAME : TLS_BROKEN;
+}
+
+/* Joins the handshake bytes of all records that are there. Their version is whatever the client
+ * likes: there are servers that ignore it. */
+static enum tls_result join_records(struct part *records, struct message *message) {
+  while (records->at < records->end) {
+    size_t head = (size_t)(records->end - records->at);
+    if (records->at[0] != HANDSHAKE)
       return TLS_BROKEN;
     if (head < RECORD_HEAD)
       return TLS_MORE;
-    size_t size = (size_t)records.at[3] << 8 | records.at[4];
+    size_t size = record_size(records->at);
     if (size == 0 || size > RECORD_LIMIT)
       return TLS_BROKEN;
     size_t here = head - RECORD_HEAD < size ? head - RECORD_HEAD : size;
-    if (hello->length + here > sizeof hello->bytes)
+    if (message->length + here > sizeof message->bytes)
       return TLS_BROKEN;
-    memcpy(hello->bytes + hello->length, records.at + RECORD_HEAD, here);
-    hello->length += here;
-    records.at += RECORD_HEAD + here;
-    if (hello->length >= 4) {
-      size_t message =
-          (size_t)hello->bytes[1] << 16 | (size_t)hello->bytes[2] << 8 | hello->bytes[3];
-      if (hello->length >= message + 4)
-        return TLS_NAME; /* whole */
-      if (message + 4 > sizeof hello->bytes)
-        return TLS_BROKEN;
-    }
-    if (here < size)
-      return TLS_MORE;
+    memcpy(message->bytes + message->length, records->at + RECORD_HEAD, here);
+    message->length += here;
+    records->at += RECORD_HEAD + here;
+    enum tls_result result = check_length(message, here == size);
+    if (result != TLS_MORE || here < size)
+      return result;
   }
   return TLS_MORE;
 }
@@ -88,26 +101,28 @@ static enum tls_result read_server_name(struct part extension, char ret_name[HOS
                                                                                    : TLS_BROKEN;
 }
 
-static enum tls_result read_extensions(struct part extensions, char ret_name[HOST_NAME_SIZE]) {
+static enum tls_result read_extensions(struct part extensions, struct tls_hello *ret_hello) {
   enum tls_result result = TLS_NO_NAME;
   while (extensions.at < extensions.end) {
     size_t type;
     struct part content;
     if (!take_number(&extensions, 2, &type) || !take_vector(&extensions, 2, &content))
       return TLS_BROKEN;
+    if (type == EXTENSION_EARLY_DATA)
+      ret_hello->early_data = true;
     if (type != EXTENSION_SERVER_NAME)
       continue;
     if (result == TLS_NAME)
       return TLS_BROKEN; /* twice */
-    result = read_server_name(content, ret_name);
+    result = read_server_name(content, ret_hello->name);
     if (result != TLS_NAME)
       return result;
   }
   return result;
 }
 
-static enum tls_result read_hello(const struct hello *hello, char ret_name[HOST_NAME_SIZE]) {
-  struct part whole = {hello->bytes, hello->bytes + hello->length};
+static enum tls_result read_message(const struct message *from, struct tls_hello *ret_hello) {
+  struct part whole = {from->bytes, from->bytes + from->length};
   struct part message, ignored, extensions;
   const uint8_t *skipped;
   size_t type;
@@ -120,20 +135,86 @@ static enum tls_result read_hello(const struct hello *hello, char ret_name[HOST_
     return TLS_BROKEN;
   if (message.at == message.end)
     return TLS_NO_NAME;
-  return take_vector(&message, 2, &extensions) ? read_extensions(extensions, ret_name) : TLS_BROKEN;
+  return take_vector(&message, 2, &extensions) ? read_extensions(extensions, ret_hello)
+                                               : TLS_BROKEN;
 }
 
-enum tls_result tls_server_name(const uint8_t *bytes, size_t length,
-                                char ret_name[HOST_NAME_SIZE]) {
-  static _Thread_local struct hello hello;
+static enum tls_result read_hello(const uint8_t *bytes, size_t length,
+                                  struct tls_hello *ret_hello) {
+  static _Thread_local struct message message;
+  struct part records = {bytes, bytes + length};
+  message.length = 0;
+  *ret_hello = (struct tls_hello){.length = 0};
+  enum tls_result result = join_records(&records, &message);
+  ret_hello->length = (size_t)(records.at - bytes);
+  return result == TLS_NAME ? read_message(&message, ret_hello) : result;
+}
+
+static bool is_record(uint8_t type) {
+  return type >= CHANGE_CIPHER && type <= HEARTBEAT;
+}
+
+/* A record that is no part of a hello, but that a server may skip to find one: GnuTLS a change of
+ * ciphers, OpenSSL an empty one, Java a warning and empty records, whatever version they say. MySQL
+ * and MongoDB begin with the length of a message, which may have any of these bytes; then others
+ * stand where the record has its length and content. */
+static bool may_be_skipped(const uint8_t *bytes) {
+  size_t size = record_size(bytes);
+  if (size == 0)
+    return is_record(bytes[RECORD_HEAD]); /* behind it */
+  switch (bytes[0]) {
+  case CHANGE_CIPHER:
+    return size == 1 && bytes[RECORD_HEAD] == 1;
+  case ALERT:
+    return size == 2 && bytes[RECORD_HEAD] == 1;
+  case HANDSHAKE:
+    return false;
+  default:
+    return bytes[1] == 3 && bytes[2] > 0 && size <= RECORD_LIMIT;
+  }
+}
+
+enum tls_result tls_first(const uint8_t *bytes, size_t length, struct tls_hello *ret_hello) {
   if (length == 0)
     return TLS_MORE;
-  /* The minor version is whatever the client likes: servers ignore it. */
-  if (bytes[0] != RECORD_HANDSHAKE || (length > 1 && bytes[1] != 3))
+  if (!is_record(bytes[0]))
     return TLS_NOT_TLS;
-  hello.length = 0;
-  enum tls_result result = join_records((struct part){bytes, bytes + length}, &hello);
-  if (result != TLS_NAME)
-    return result;
-  return hello.bytes[0] == CLIENT_HELLO ? read_hello(&hello, ret_name) : TLS_BROKEN;
+  if (bytes[0] == HANDSHAKE && length > 1 && bytes[1] == 3)
+    return read_hello(bytes, length, ret_hello);
+  if (length <= RECORD_HEAD)
+    return TLS_MORE;
+  if (may_be_skipped(bytes))
+    return TLS_BROKEN;
+  bool is_hello = bytes[0] == HANDSHAKE && record_size(bytes) > 0 &&
+                  bytes[RECORD_HEAD] == CLIENT_HELLO; /* with the version of another protocol */
+  return is_hello ? read_hello(bytes, length, ret_hello) : TLS_NOT_TLS;
+}
+
+/* True if the message cannot be a hello: it is another one, or encrypted (TLS 1.2 goes on where it
+ * was left: then any bytes stand here, and a hello of 256 KiB, which no server takes). */
+static bool is_no_hello(const uint8_t *record, size_t length) {
+  size_t size = record_size(record);
+  if (size == 0 || length == RECORD_HEAD)
+    return false;
+  if (record[RECORD_HEAD] != CLIENT_HELLO)
+    return true;
+  return size > 1 && length > RECORD_HEAD + 1 && record[RECORD_HEAD + 1] >= 4;
+}
+
+enum tls_result tls_next(const uint8_t *bytes, size_t length, bool early_data,
+                         struct tls_hello *ret_hello) {
+  if (length == 0)
+    return TLS_MORE;
+  if (bytes[0] == ENCRYPTED && !early_data)
+    return TLS_NOT_TLS;
+  if (!is_record(bytes[0]))
+    return TLS_BROKEN;
+  if (length < RECORD_HEAD)
+    return TLS_MORE;
+  if (record_size(bytes) > RECORD_LIMIT)
+    return TLS_BROKEN;
+  if (bytes[0] == HANDSHAKE)
+    return is_no_hello(bytes, length) ? TLS_NOT_TLS : read_hello(bytes, length, ret_hello);
+  *ret_hello = (struct tls_hello){.length = RECORD_HEAD + record_size(bytes)};
+  return TLS_RECORD;
 }

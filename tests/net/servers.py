@@ -177,11 +177,13 @@ class Server(http.server.ThreadingHTTPServer):
         self.server_name, self.server_port = "servers", self.server_address[1]
 
 
-def serve_web(port, certificate=None):
+def serve_web(port, certificate=None, curve=None):
     server = Server(("::", port), Web)
     if certificate:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(certificate)
+        if curve:
+            context.set_ecdh_curve(curve)
         server.socket = context.wrap_socket(server.socket, server_side=True)
     threading.Thread(target=server.serve_forever, daemon=True).start()
 
@@ -248,6 +250,7 @@ def main():
     serve_web(80)
     serve_web(8080)
     serve_web(443, given.certificate)
+    serve_web(444, given.certificate, "secp521r1")  # few offer it: it asks for another hello
     serve_connections(22, greet_first)
     serve_connections(7, echo)
     serve_connections(9, never_read)

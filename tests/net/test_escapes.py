@@ -311,6 +311,108 @@ def test_tls_name_is_the_address(net, curl):
     assert "TLS to secret.test inside a connection to good.test" in str(told["denials"])
 
 
+def vector(size, content):
+    return len(content).to_bytes(size, "big") + content
+
+
+def client_hello(name, early_data=False, version=b"\3\1"):
+    names = vector(2, b"\0" + vector(2, name))
+    extensions = b"\0\0" + vector(2, names) + (b"\0\x2a\0\0" if early_data else b"")
+    body = (b"\3\3" + bytes(32) + vector(1, b"") + vector(2, b"\x13\1") + vector(1, b"\0")
+            + vector(2, extensions))
+    return b"\x16" + version + vector(2, b"\1" + vector(3, body))
+
+
+CIPHERS, WARNING, DATA = b"\x14\3\3\0\1\1", b"\x15\3\3\0\2\1\x5a", b"\x17\3\3\0\4data"
+KEY_EXCHANGE, FINISHED = b"\x16\3\3\0\6\x10\0\0\2ab", b"\x16\3\3\0\6\1\xff1234"
+GOOD, OTHER = client_hello(b"good.test"), client_hello(b"other.test")
+EARLY = client_hello(b"good.test", early_data=True)
+# What a client sends, each part when the one before has come back, and whether all of it passes.
+# Real servers take a name from most of those that must not: GnuTLS skips a change of ciphers, also
+# in the middle of a hello, OpenSSL an empty one, Java warnings, empty records and all versions; and
+# each may answer the first hello with a request for another.
+FLIGHTS = {
+    "hello": ([GOOD, CIPHERS + DATA, OTHER], True),
+    "hello again": ([GOOD, CIPHERS + GOOD, DATA], True),
+    "early data": ([EARLY + CIPHERS + DATA, DATA * 2000, GOOD, DATA], True),
+    "old TLS": ([GOOD, KEY_EXCHANGE + CIPHERS + FINISHED, DATA], True),
+    "old TLS goes on": ([GOOD, CIPHERS + FINISHED, DATA], True),
+    "no TLS": ([b"\x14\1\0\1\x85\xa6", OTHER], True),
+    "no TLS either": ([b"\x16\1\0\1\x85\xa6", OTHER], True),
+    "other": ([OTHER], False),
+    "second": ([GOOD, OTHER], False),
+    "second at once": ([GOOD + OTHER], False),
+    "second behind ciphers": ([GOOD, CIPHERS + OTHER], False),
+    "second behind a warning": ([GOOD, WARNING, OTHER], False),
+    "second behind early data": ([EARLY + DATA, DATA * 2000, OTHER], False),
+    "third": ([GOOD, GOOD, OTHER], False),
+    "second, byte by byte": ([GOOD, *(OTHER[i:i + 1] for i in range(len(OTHER)))], False),
+    "in the same record": ([GOOD[:3] + vector(2, GOOD[5:] + OTHER[5:])], False),
+    "behind ciphers": ([CIPHERS + OTHER], False),
+    "behind a warning": ([WARNING + OTHER], False),
+    "behind data": ([DATA + OTHER], False),
+    "behind empty ciphers": ([b"\x14\3\3\0\0" + OTHER], False),
+    "behind an empty part": ([b"\x16\0\0\0\0" + OTHER], False),
+    "second behind an empty part": ([GOOD, b"\x16\3\3\0\0" + OTHER], False),
+    "around ciphers": ([b"\x16\3\3\0\1\1" + CIPHERS + OTHER[:3] + vector(2, OTHER[6:])], False),
+    **{f"version {version}": ([client_hello(b"other.test", version=version)], False)
+       for version in (b"\2\1", b"\4\1", b"\0\0")},
+}
+
+# Bytes of a hello that is being looked at do not come back yet.
+FLY = """
+import json, socket, sys
+for name, parts in json.loads(sys.argv[1]).items():
+    client = socket.create_connection(("good.test", 7))
+    client.settimeout(5 if len(parts) < 10 else 0.005)
+    passed = True
+    for part in map(bytes.fromhex, parts):
+        back = 0
+        try:
+            client.sendall(part)
+            while back < len(part):
+                got = len(client.recv(65536))
+                if got == 0: break
+                back += got
+        except TimeoutError: pass
+        except ConnectionError: pass
+        passed = passed and back == len(part)
+    print(json.dumps([name, passed]))
+"""
+
+
+def test_every_tls_name_is_the_address(net):
+    """E101: some servers skip what comes first, and many take the name of a second hello."""
+    flights = json.dumps({name: [part.hex() for part in parts]
+                          for name, (parts, _) in FLIGHTS.items()})
+    result = net.run(["python3", "-c", FLY, flights], options=[*allow("good.test"), "--json"])
+    told = json.loads(result.stdout)
+    passed = dict(json.loads(line) for line in told["stdout"].splitlines())
+    assert passed == {name: passes for name, (_, passes) in FLIGHTS.items()}, result
+    denied = sum(not passes for _, passes in FLIGHTS.values())
+    assert told["network"]["denied"] == denied, told["network"]
+
+
+@pytest.mark.works
+def test_second_hello_of_real_programs(net):
+    """The server on port 444 asks for one."""
+    options = allow("good.test")
+    assert reached(net.run([*PLAIN, "-k", "https://good.test:444/"], options=options))
+    script = ("import socket, ssl\n"
+              "context = ssl.create_default_context(); context.check_hostname = False\n"
+              "context.verify_mode = ssl.CERT_NONE\n"
+              "context.maximum_version = ssl.TLSVersion.TLSv1_2\n"
+              "session = None\n"
+              "for _ in range(5):\n"
+              "  raw = socket.create_connection(('good.test', 443))\n"
+              "  client = context.wrap_socket(raw, server_hostname='good.test', session=session)\n"
+              "  client.sendall(b'GET / HTTP/1.0\\r\\n\\r\\n')\n"
+              "  print(client.session_reused, client.recv(15))\n"
+              "  session = client.session\n")
+    result = net.run(["python3", "-c", script], options=options)
+    assert result.stdout.count("True b'HTTP/1.1 200 OK'") == 4, result
+
+
 def test_raw_connection_to_an_address(net):
     """E105: ignoring the variables and the names."""
     assert net.plain([*PLAIN, "http://203.0.113.11/"]).exit == 0

@@ -43,15 +43,22 @@ static size_t make_hello(uint8_t *bytes, const char *name, size_t name_length) {
   return sizeof head + size;
 }
 
+static void assert_first(const void *bytes, size_t length, enum tls_result expected) {
+  struct tls_hello hello;
+  assert_int_equal(tls_first(bytes, length, &hello), expected);
+}
+
 static void test_tls(void **state) {
   (void)state;
   uint8_t hello[1024], split[2048];
-  char name[HOST_NAME_SIZE];
+  struct tls_hello found;
   size_t length = make_hello(hello, "Good.Test", 9);
-  assert_int_equal(tls_server_name(hello, length, name), TLS_NAME);
-  assert_string_equal(name, "good.test");
+  assert_int_equal(tls_first(hello, length, &found), TLS_NAME);
+  assert_string_equal(found.name, "good.test");
+  assert_int_equal(found.length, length);
+  assert_false(found.early_data);
   for (size_t cut = 0; cut < length; cut++)
-    assert_int_equal(tls_server_name(hello, cut, name), TLS_MORE);
+    assert_first(hello, cut, TLS_MORE);
   /* The same message, one byte to a record. */
   size_t size = 0;
   for (size_t i = 5; i < length && size + 6 <= sizeof split; i++) {
@@ -59,18 +66,99 @@ static void test_tls(void **state) {
     memcpy(split + size, record, sizeof record);
     size += sizeof record;
   }
-  assert_int_equal(tls_server_name(split, size, name), TLS_NAME);
-  assert_string_equal(name, "good.test");
-  hello[2] = 9; /* servers do not look at it */
-  assert_int_equal(tls_server_name(hello, length, name), TLS_NAME);
+  assert_int_equal(tls_first(split, size, &found), TLS_NAME);
+  assert_string_equal(found.name, "good.test");
+  assert_int_equal(found.length, size);
   length = make_hello(hello, NULL, 0);
-  assert_int_equal(tls_server_name(hello, length, name), TLS_NO_NAME);
+  assert_first(hello, length, TLS_NO_NAME);
   length = make_hello(hello, "evil\0.good.test", 15);
-  assert_int_equal(tls_server_name(hello, length, name), TLS_BROKEN);
+  assert_first(hello, length, TLS_BROKEN);
   length = make_hello(hello, "", 0);
-  assert_int_equal(tls_server_name(hello, length, name), TLS_BROKEN);
-  assert_int_equal(tls_server_name((const uint8_t *)"GET / HTTP/1.1", 14, name), TLS_NOT_TLS);
-  assert_int_equal(tls_server_name((const uint8_t *)"SSH-2.0-x", 9, name), TLS_NOT_TLS);
+  assert_first(hello, length, TLS_BROKEN);
+}
+
+/* There are servers that do not look at a record's version. */
+static void test_tls_versions(void **state) {
+  (void)state;
+  static const uint8_t versions[][2] = {{3, 9}, {2, 1}, {4, 1}, {0, 0}};
+  uint8_t hello[1024];
+  size_t length = make_hello(hello, "good.test", 9);
+  for (size_t i = 0; i < ARRAY_SIZE(versions); i++) {
+    memcpy(hello + 1, versions[i], 2);
+    assert_first(hello, length, TLS_NAME);
+    assert_first(hello, 4, TLS_MORE);
+  }
+}
+
+static void test_tls_other_first_records(void **state) {
+  (void)state;
+  static const struct {
+    const char *bytes;
+    size_t length;
+    enum tls_result expected;
+  } rows[] = {
+      {"\x14\3\3\0\1\1", 6, TLS_BROKEN},     /* a change of ciphers */
+      {"\x15\3\1\0\2\1\x70", 7, TLS_BROKEN}, /* a warning */
+      {"\x15\0\0\0\2\1\x70", 7, TLS_BROKEN},   {"\x16\3\3\0\0", 5, TLS_BROKEN}, /* empty */
+      {"\x16\3\3\0\4\2\0\0\0", 9, TLS_BROKEN}, {"\x17\3\3\0\1\1", 6, TLS_BROKEN},
+      {"\x18\3\3\0\3\1\0\0", 8, TLS_BROKEN},   {"\x14\3", 2, TLS_MORE},
+      {"GET / HTTP/1.1", 14, TLS_NOT_TLS},     {"SSH-2.0-x", 9, TLS_NOT_TLS},
+      {"\x14\1\0\1\x85\xa6", 6, TLS_NOT_TLS}, /* MySQL: lengths of 276 and more */
+      {"\x15\1\0\1\x85\xa6", 6, TLS_NOT_TLS},  {"\x16\1\0\1\x85\xa6", 6, TLS_NOT_TLS},
+      {"\x17\1\0\1\x85\xa6", 6, TLS_NOT_TLS},  {"\x16\1\0\0\1\0\0\0", 8, TLS_NOT_TLS}, /* MongoDB */
+      {"\x16\1\0\0\0\0\0\0", 8, TLS_NOT_TLS},
+  };
+  for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
+    assert_first(rows[i].bytes, rows[i].length, rows[i].expected);
+}
+
+/* Nothing may follow in the record in which a hello ends. */
+static void test_tls_more_in_the_record(void **state) {
+  (void)state;
+  uint8_t hello[1024];
+  size_t length = make_hello(hello, "good.test", 9);
+  hello[4]++;
+  hello[length] = 1;
+  assert_first(hello, length, TLS_BROKEN);
+  assert_first(hello, length + 1, TLS_BROKEN);
+}
+
+static void assert_next(const void *bytes, size_t length, bool early_data,
+                        enum tls_result expected) {
+  struct tls_hello hello;
+  assert_int_equal(tls_next(bytes, length, early_data, &hello), expected);
+}
+
+static void test_tls_later_records(void **state) {
+  (void)state;
+  uint8_t hello[1024];
+  struct tls_hello found;
+  size_t length = make_hello(hello, "other.test", 10);
+  assert_int_equal(tls_next(hello, length, false, &found), TLS_NAME);
+  assert_string_equal(found.name, "other.test");
+  for (size_t cut = 0; cut < length; cut++)
+    assert_next(hello, cut, false, TLS_MORE);
+  assert_int_equal(tls_next((const uint8_t *)"\x14\3\3\0\1\1", 6, false, &found), TLS_RECORD);
+  assert_int_equal(found.length, 6);
+  assert_next("\x15\3\3\0\2", 5, false, TLS_RECORD);
+  assert_next("\x17", 1, false, TLS_NOT_TLS);
+  assert_int_equal(tls_next((const uint8_t *)"\x17\3\3\1\0", 5, true, &found), TLS_RECORD);
+  assert_int_equal(found.length, 5 + 256);
+  assert_next("\x16\3\3\0\x46\x10", 6, false, TLS_NOT_TLS);   /* ClientKeyExchange */
+  assert_next("\x16\3\3\0\x28\1\xa7", 7, false, TLS_NOT_TLS); /* encrypted */
+  assert_next("\x16\3\3\0\1\1\x16", 7, false, TLS_MORE);      /* one byte of a hello */
+  assert_next("\x16\3\3\0\0", 5, false, TLS_BROKEN);
+  assert_next("GET /", 5, false, TLS_BROKEN);
+}
+
+static void test_tls_early_data(void **state) {
+  (void)state;
+  uint8_t hello[1024];
+  struct tls_hello found;
+  size_t length = make_hello(hello, NULL, 0);
+  hello[length - 4] = 42; /* in place of the other extension, which is the last */
+  assert_int_equal(tls_first(hello, length, &found), TLS_NO_NAME);
+  assert_true(found.early_data);
 }
 
 /* Every byte of a hello changed in turn: any answer will do, a crash or a wrong name will not. */
@@ -80,11 +168,11 @@ static void test_tls_damage(void **state) {
   size_t length = make_hello(hello, "good.test", 9);
   for (size_t i = 0; i < length; i++) {
     for (unsigned value = 0; value < 256; value += 5) {
-      char name[HOST_NAME_SIZE] = "";
+      struct tls_hello found;
       memcpy(damaged, hello, length);
       damaged[i] = (uint8_t)value;
-      if (tls_server_name(damaged, length, name) == TLS_NAME)
-        assert_int_not_equal(strlen(name), 0);
+      if (tls_first(damaged, length, &found) == TLS_NAME)
+        assert_int_not_equal(strlen(found.name), 0);
     }
   }
 }
@@ -289,6 +377,11 @@ static void test_packets(void **state) {
 
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_tls),
+    cmocka_unit_test(test_tls_versions),
+    cmocka_unit_test(test_tls_other_first_records),
+    cmocka_unit_test(test_tls_more_in_the_record),
+    cmocka_unit_test(test_tls_later_records),
+    cmocka_unit_test(test_tls_early_data),
     cmocka_unit_test(test_tls_damage),
     cmocka_unit_test(test_socks),
     cmocka_unit_test(test_socks_every_byte),
