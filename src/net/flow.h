@@ -203,6 +203,7 @@ void datagrams_free_dead(struct relay *relay);
 
 /* pings.c: echo requests in mode full */
 void pings_read(struct relay *relay, int fd, bool v6);
+void pings_recorded(struct relay *relay, const struct link_message *message);
 void pings_tick(struct relay *relay, uint64_t now);
 
 /* questions.c: DNS */

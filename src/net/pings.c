@@ -23,10 +23,15 @@ struct ping {
   struct ping *next;
   struct relay *relay;
   struct address client, target; /* as the workload sees them */
+  char host[HOST_NAME_SIZE];     /* the target's name, or its address */
   uint8_t identifier[2];         /* the workload's; outside the kernel has its own */
   uint64_t last_ms;
   bool resolving, is_v6;
-  uint8_t waiting[PING_SIZE]; /* the request that waits for the name */
+  uint32_t recording;     /* the audit log comes first; 0: nothing to wait for */
+  const char *allowed_by; /* a rule as written, or constant text */
+  struct ledger_line *line;
+  struct resolved *resolved;  /* while it is written down */
+  uint8_t waiting[PING_SIZE]; /* the request that waits for the name and the log */
   size_t waiting_length;
 };
 
@@ -65,8 +70,10 @@ static void on_outside(struct watch *watch, uint32_t events) {
     ssize_t got = recv(watch->fd, message, sizeof message, MSG_DONTWAIT);
     if (got < 0)
       return;
-    if (got >= ECHO_HEAD && (message[0] == V4_REPLY || message[0] == V6_REPLY))
-      reply(ping, message, (size_t)got);
+    if (got < ECHO_HEAD || (message[0] != V4_REPLY && message[0] != V6_REPLY))
+      continue;
+    ledger_carried(ping->relay->input->ledger, ping->line, false, (size_t)got);
+    reply(ping, message, (size_t)got);
   }
 }
 
@@ -75,7 +82,7 @@ static void send_out(struct ping *ping, const uint8_t *request, size_t length, b
   memcpy(message, request, length);
   message[0] = v6 ? V6_REQUEST : V4_REQUEST; /* a name may lead to the other family */
   if (send(ping->watch.fd, message, length, MSG_DONTWAIT | MSG_NOSIGNAL) > 0)
-    ping->relay->input->ledger->sent += length;
+    ledger_carried(ping->relay->input->ledger, ping->line, true, length);
 }
 
 static bool open_way(struct ping *ping, const struct address *address) {
@@ -89,39 +96,103 @@ static bool open_way(struct ping *ping, const struct address *address) {
   ping->watch.fd = fd;
   ping->is_v6 = v6;
   if (connect(fd, (struct sockaddr *)&target, size) == 0 &&
-      loop_add_level(&ping->relay->loop, &ping->watch, EPOLLIN) == 0) {
-    send_out(ping, ping->waiting, ping->waiting_length, v6);
+      loop_add_level(&ping->relay->loop, &ping->watch, EPOLLIN) == 0)
     return true;
-  }
   close(fd);
   ping->watch.fd = -1;
   return false;
 }
 
-static void on_resolved(void *context, const struct resolved *resolved) {
-  struct ping *ping = context;
-  char reason[REASON_SIZE] = "", host[64];
-  address_to_text(&ping->target, host);
-  ping->resolving = false;
-  for (size_t i = 0; i < resolved->count; i++) {
-    if (guard_allows(ping->relay->input->rules, host, &resolved->addresses[i], 0, reason) &&
-        open_way(ping, &resolved->addresses[i]))
-      return;
-  }
-  const char *name = names_find(ping->relay->names, &ping->target);
-  if (!reason[0])
-    return;
-  ping->relay->input->ledger->denied++;
-  relay_note_denied(ping->relay, &(struct refusal){.host = name ? name : host, .reason = reason});
+/* It stays, without a way out, until it has been idle: each of its requests would be refused. */
+static void refuse(struct ping *ping, const char *reason) {
+  struct relay *relay = ping->relay;
+  relay->input->ledger->denied++;
+  relay_note_denied(relay, &(struct refusal){.host = ping->host, .reason = reason});
 }
 
+static bool may_reach(const struct ping *ping, size_t index, char ret_reason[REASON_SIZE]) {
+  return guard_allows(ping->relay->input->rules, ping->host, &ping->resolved->addresses[index], 0,
+                      ret_reason);
+}
+
+/* To the first address that may be and can be reached. */
+static void open_first(struct ping *ping, struct ledger_line *line) {
+  struct ledger *ledger = ping->relay->input->ledger;
+  char reason[REASON_SIZE] = "";
+  for (size_t i = 0; ping->watch.fd < 0 && i < ping->resolved->count; i++) {
+    if (!may_reach(ping, i, reason) || !open_way(ping, &ping->resolved->addresses[i]))
+      continue;
+    ping->line = line;
+    ledger_opened(ledger, line);
+    send_out(ping, ping->waiting, ping->waiting_length, ping->is_v6);
+  }
+  if (ping->watch.fd < 0 && reason[0])
+    refuse(ping, reason);
+  else if (ping->watch.fd < 0)
+    ledger->failed++;
+  free(ping->resolved);
+  ping->resolved = NULL;
+}
+
+static bool some_are_allowed(const struct ping *ping) {
+  char ignored[REASON_SIZE];
+  for (size_t i = 0; i < ping->resolved->count; i++) {
+    if (may_reach(ping, i, ignored))
+      return true;
+  }
+  return false;
+}
+
+static struct ledger_line *find_line(const struct ping *ping) {
+  return ledger_find(ping->relay->input->ledger, ping->host, 0, true, ping->allowed_by);
+}
+
+static void on_resolved(void *context, const struct resolved *resolved) {
+  struct ping *ping = context;
+  ping->resolving = false;
+  ping->resolved = xmalloc(sizeof *resolved);
+  *ping->resolved = *resolved;
+  bool allowed = some_are_allowed(ping);
+  struct ledger_line *line = allowed ? find_line(ping) : NULL;
+  if (!allowed || (line && line->recorded)) {
+    open_first(ping, line); /* or say why not */
+    return;
+  }
+  ping->recording = record_ask(ping->relay, ping->host, 0, ping->allowed_by);
+  if (ping->recording == 0)
+    refuse(ping, RECORD_FAILED);
+}
+
+void pings_recorded(struct relay *relay, const struct link_message *message) {
+  for (struct ping *at = relay->pings; at; at = at->next) {
+    if (at->recording != message->id)
+      continue;
+    at->recording = 0;
+    if (message->allowed)
+      open_first(at, find_line(at));
+    else
+      refuse(at, message->reason);
+  }
+}
+
+/* Who is meant, and may it be reached? */
 static void start(struct ping *ping) {
   struct relay *relay = ping->relay;
   const char *name = names_find(relay->names, &ping->target);
+  char text[64];
+  address_to_text(&ping->target, text);
+  strcpy(ping->host, name ? name : text);
   struct host_decision decision = name ? host_rules_name(relay->input->rules, name, 0)
                                        : host_rules_address(relay->input->rules, &ping->target, 0);
-  if (decision.verdict != HOST_ALLOWED || relay->input->upstream.kind != UPSTREAM_NONE)
+  if (decision.verdict != HOST_ALLOWED) {
+    refuse(ping, decision.rule ? decision.rule->written : "not in network.allow");
     return;
+  }
+  if (relay->input->upstream.kind != UPSTREAM_NONE) {
+    refuse(ping, "an echo request does not go through an upstream proxy");
+    return;
+  }
+  ping->allowed_by = decision.rule ? decision.rule->written : "network.mode: full";
   ping->resolving = name != NULL;
   if (name)
     resolver_ask(relay->resolver, name, on_resolved, ping);
@@ -170,13 +241,15 @@ static void pass_out(struct relay *relay, const struct address *client,
 void pings_tick(struct relay *relay, uint64_t now) {
   for (struct ping **link = &relay->pings; *link;) {
     struct ping *ping = *link;
-    if (ping->resolving || now - ping->last_ms < IDLE_MS) {
+    if (ping->resolving || ping->recording || now - ping->last_ms < IDLE_MS) {
       link = &ping->next;
       continue;
     }
     *link = ping->next;
     relay->ping_count--;
     loop_close(&relay->loop, &ping->watch);
+    ledger_closed(relay->input->ledger, ping->line);
+    free(ping->resolved);
     free(ping); /* between two rounds: no event points here */
   }
 }

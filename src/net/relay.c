@@ -136,6 +136,7 @@ static void on_line(struct watch *watch, uint32_t events) {
     if (record_answered(relay, &message)) {
       flow_recorded(relay, &message);
       datagrams_recorded(relay, &message);
+      pings_recorded(relay, &message);
     } else {
       flow_answered(relay, &message);
       questions_answered(relay, &message);

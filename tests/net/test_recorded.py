@@ -12,7 +12,7 @@ import pytest
 
 import harness
 from test_filtered import allow
-from test_full import FULL, ask
+from test_full import FULL, ask, ping, pings  # noqa: F401
 
 
 def net_lines(state):
@@ -119,6 +119,55 @@ def test_datagrams_are_recorded(net):
         lines = [json.loads(line) for line in log]
     assert [(line["host"], line["port"], line["decision"], line["rule"]) for line in lines
             if line["event"] == "net"] == [("good.test", 7, "allow", "network.mode: full")]
+
+
+def audit_of(net, told):
+    with open(os.path.join(net.identity.state, "sandbox/audit", told["sid"] + ".jsonl")) as log:
+        return [json.loads(line) for line in log]
+
+
+@pytest.mark.parametrize("host", ["203.0.113.10", "good.test", "2001:db8:1::10"])
+def test_pings_are_recorded(net, pings, host):  # noqa: F811
+    told = json.loads(net.run(ping(host), options=[*FULL, "--json"]).stdout)
+    assert "2 received" in told["stdout"], f"control: {told}"
+    lines = audit_of(net, told)
+    assert [(line["host"], line["port"], line["decision"], line["rule"]) for line in lines
+            if line["event"] == "net"] == [(host, 0, "allow", "network.mode: full")]
+    summary = [line for line in lines if line["event"] == "net.summary"][0]["hosts"]
+    assert [(line["host"], line["connections"], line["sent"], line["received"])
+            for line in summary] == [(host, 1, 128, 128)]
+
+
+@pytest.mark.parametrize("host", ["203.0.113.10", "good.test"])
+def test_refused_pings_are_recorded(net, pings, host):  # noqa: F811
+    policy = net.identity.file(net.home("deny.yaml"),
+                               "version: 1\nnetwork: {mode: full, deny: [203.0.113.10]}\n")
+    told = json.loads(net.run(ping(host), options=["--policy", policy, "--json"]).stdout)
+    refused = [(line["host"], line["port"], line["decision"]) for line in audit_of(net, told)
+               if line["event"] == "net"]
+    assert refused == [(host, 0, "deny")]
+    assert "network.deny: 203.0.113.10" in told["denials"][0]["reason"], told
+
+
+def test_ping_waits_for_its_line(net, pings):  # noqa: F811
+    """Who writes the log is stopped; what is asked meanwhile is not sent."""
+    script = ("curl -sS -m 10 --noproxy '*' http://good.test/ && touch ready && "
+              "until [ -e go ]; do sleep 0.02; done; "
+              "ping -n -c 1 -W 1 203.0.113.10 >/dev/null; echo $? >first; touch gone; "
+              "until [ -e again ]; do sleep 0.02; done; ping -n -c 1 -W 5 203.0.113.10")
+    process = net.start(["sh", "-c", script], options=FULL, stdin=subprocess.DEVNULL,
+                        stdout=subprocess.DEVNULL)
+    try:
+        wait_for(net.path("ready"))
+        os.kill(process.pid, signal.SIGSTOP)
+        net.identity.file(net.path("go"), "")
+        wait_for(net.path("gone"))
+        with open(net.path("first")) as first:
+            assert first.read() == "1\n"
+    finally:
+        os.kill(process.pid, signal.SIGCONT)
+        net.identity.file(net.path("again"), "")
+        assert process.wait(20) == 0
 
 
 @pytest.mark.skipif(not os.environ.get("SANDBOX_TEST_LONG"), reason="10 s; with SANDBOX_TEST_LONG=1")
