@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/cleanup.h"
+
 static bool is_digits(const char *text, size_t length) {
   for (size_t i = 0; i < length; i++) {
     if (!isdigit((unsigned char)text[i]))
@@ -128,13 +130,43 @@ bool address_within(const struct address *address, const struct address *network
   return rest == 0 || ((address->bytes[whole] ^ network->bytes[whole]) & mask) == 0;
 }
 
-struct address address_unmapped(const struct address *address) {
-  static const struct address mapped = {.family = 6, .bytes = {[10] = 0xff, [11] = 0xff}};
-  struct address plain = *address;
-  if (address_within(address, &mapped, 96)) {
-    plain = (struct address){.family = 4};
-    memcpy(plain.bytes, address->bytes + 12, 4);
+/* Networks that carry an IPv4 address, and where. The first is IPv4 itself, written as IPv6. */
+static const struct {
+  struct address network;
+  unsigned bits, offset;
+} carriers[] = {
+    {{.family = 6, .bytes = {[10] = 0xff, [11] = 0xff}}, 96, 12}, /* mapped */
+    {{.family = 6, .bytes = {0, 0x64, 0xff, 0x9b}}, 96, 12},      /* NAT64 */
+    {{.family = 6, .bytes = {[8] = 0xff, [9] = 0xff}}, 96, 12},   /* translated (SIIT) */
+    {{.family = 6, .bytes = {0x20, 0x02}}, 16, 2},                /* 6to4 */
+};
+
+bool address_carried(const struct address *address, struct address *ret_carried) {
+  for (size_t i = 0; i < ARRAY_SIZE(carriers); i++) {
+    if (!address_within(address, &carriers[i].network, carriers[i].bits))
+      continue;
+    struct address carried = {.family = 4};
+    memcpy(carried.bytes, address->bytes + carriers[i].offset, 4);
+    *ret_carried = carried;
+    return true;
   }
+  return false;
+}
+
+bool address_carrier(size_t index, const struct address *network, unsigned bits,
+                     struct address *ret_network, unsigned *ret_bits) {
+  if (index >= ARRAY_SIZE(carriers))
+    return false;
+  *ret_network = carriers[index].network;
+  memcpy(ret_network->bytes + carriers[index].offset, network->bytes, 4);
+  *ret_bits = carriers[index].offset * 8 + bits;
+  return true;
+}
+
+struct address address_unmapped(const struct address *address) {
+  struct address plain = *address;
+  if (address_within(address, &carriers[0].network, carriers[0].bits))
+    (void)address_carried(address, &plain);
   return plain;
 }
 

@@ -39,6 +39,14 @@ bool address_within(const struct address *address, const struct address *network
 /* An IPv4 address written as IPv6 (::ffff:a.b.c.d) becomes IPv4. */
 struct address address_unmapped(const struct address *address);
 
+/* True if it is an IPv6 address that carries an IPv4 address (mapped, NAT64, translated, 6to4):
+ * whoever takes it may end up there. */
+bool address_carried(const struct address *address, struct address *ret_carried);
+
+/* All networks that carry this network of IPv4, one after the other; false beyond the last. */
+bool address_carrier(size_t index, const struct address *network, unsigned bits,
+                     struct address *ret_network, unsigned *ret_bits);
+
 /* "host:port", with brackets around an IPv6 address: as a rule has it. */
 #define AUTHORITY_SIZE (HOST_NAME_SIZE + 10)
 void authority_to_text(const char *host, unsigned port, char ret_text[AUTHORITY_SIZE]);

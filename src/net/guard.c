@@ -44,17 +44,6 @@ static const struct {
     {{.family = 6, .bytes = {0, 0x64, 0xff, 0x9b, 0, 1}}, 48, "a local NAT64 prefix"},
 };
 
-/* IPv6 networks that carry an IPv4 address, and where. */
-static const struct {
-  struct address network;
-  unsigned bits, offset;
-} carriers[] = {
-    {{.family = 6, .bytes = {[10] = 0xff, [11] = 0xff}}, 96, 12}, /* mapped */
-    {{.family = 6, .bytes = {0, 0x64, 0xff, 0x9b}}, 96, 12},      /* NAT64 */
-    {{.family = 6, .bytes = {[8] = 0xff, [9] = 0xff}}, 96, 12},   /* translated (SIIT) */
-    {{.family = 6, .bytes = {0x20, 0x02}}, 16, 2},                /* 6to4 */
-};
-
 static const char *look_up(const struct address *address) {
   for (size_t i = 0; i < ARRAY_SIZE(guarded); i++) {
     if (address_within(address, &guarded[i].network, guarded[i].bits))
@@ -64,34 +53,22 @@ static const char *look_up(const struct address *address) {
 }
 
 const char *guard_reason(const struct address *address) {
+  struct address carried;
   const char *reason = look_up(address);
-  for (size_t i = 0; !reason && i < ARRAY_SIZE(carriers); i++) {
-    if (!address_within(address, &carriers[i].network, carriers[i].bits))
-      continue;
-    struct address carried = {.family = 4};
-    memcpy(carried.bytes, address->bytes + carriers[i].offset, 4);
-    reason = look_up(&carried);
-  }
-  return reason;
+  return !reason && address_carried(address, &carried) ? look_up(&carried) : reason;
 }
 
 bool guard_network(size_t index, struct address *ret_network, unsigned *ret_bits) {
-  if (index < ARRAY_SIZE(guarded)) {
-    *ret_network = guarded[index].network;
-    *ret_bits = guarded[index].bits;
+  size_t place = index % ARRAY_SIZE(guarded), round = index / ARRAY_SIZE(guarded);
+  const struct address *network = &guarded[place].network;
+  *ret_network = *network;
+  *ret_bits = guarded[place].bits;
+  if (round == 0)
     return true;
-  }
-  size_t carrier = (index - ARRAY_SIZE(guarded)) / ARRAY_SIZE(guarded);
-  size_t carried = (index - ARRAY_SIZE(guarded)) % ARRAY_SIZE(guarded);
-  if (carrier >= ARRAY_SIZE(carriers))
-    return false;
-  *ret_network = carriers[carrier].network;
-  *ret_bits = carriers[carrier].offset * 8 + guarded[carried].bits;
-  if (guarded[carried].network.family == 4)
-    memcpy(ret_network->bytes + carriers[carrier].offset, guarded[carried].network.bytes, 4);
-  else
+  bool found = address_carrier(round - 1, network, guarded[place].bits, ret_network, ret_bits);
+  if (network->family != 4)
     ret_network->family = 0; /* nothing carries these */
-  return true;
+  return found;
 }
 
 /* A datagram socket that connects sends nothing: it asks for the route. Only to an address of its

@@ -59,6 +59,15 @@ static bool has_host_bits(const struct host_rule *rule) {
   return false;
 }
 
+/* No connection is ever to ::ffff:192.0.2.7, but to 192.0.2.7. */
+static void unmap(struct host_rule *rule) {
+  struct address plain = address_unmapped(&rule->network);
+  if (rule->bits < 96 || plain.family == rule->network.family)
+    return;
+  rule->network = plain;
+  rule->bits -= 96;
+}
+
 static const char *take_network(const char *host, size_t length, struct host_rule *rule) {
   const char *slash = memchr(host, '/', length);
   size_t size = slash ? (size_t)(slash - host) : length;
@@ -69,8 +78,10 @@ static const char *take_network(const char *host, size_t length, struct host_rul
   rule->bits = most;
   if (slash && !take_bits(slash + 1, length - size - 1, most, &rule->bits))
     return "has a wrong number of bits after the slash";
-  return has_host_bits(rule) ? "is an address inside a network: write the network's first address"
-                             : NULL;
+  if (has_host_bits(rule))
+    return "is an address inside a network: write the network's first address";
+  unmap(rule);
+  return NULL;
 }
 
 static const char *take_name(const char *host, size_t length, struct host_rule *rule) {
@@ -233,7 +244,10 @@ static const struct host_rule *find_address(const struct host_rule *rules, size_
 
 struct host_decision host_rules_address(const struct host_rules *rules,
                                         const struct address *address, uint16_t port) {
+  struct address carried;
   const struct host_rule *rule = find_address(rules->deny, rules->deny_count, address, port);
+  if (!rule && address_carried(address, &carried))
+    rule = find_address(rules->deny, rules->deny_count, &carried, port);
   if (rule)
     return (struct host_decision){HOST_DENIED, rule};
   rule = find_address(rules->allow, rules->allow_count, address, port);

@@ -45,7 +45,8 @@ void host_rules_free(struct host_rules *rules);
 struct host_decision host_rules_name(const struct host_rules *rules, const char *name,
                                      uint16_t port);
 
-/* A literal address and a port. */
+/* A literal address and a port. What denies an IPv4 address denies the IPv6 addresses that carry
+ * it. */
 struct host_decision host_rules_address(const struct host_rules *rules,
                                         const struct address *address, uint16_t port);
 

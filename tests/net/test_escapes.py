@@ -460,3 +460,24 @@ def test_deny_before_allow(net):
     # A name whose address is denied.
     result = net.run([*PLAIN, "http://other.test/"], options=["--policy", policy])
     assert result.exit in (7, 56), result
+
+
+# The same server, by ways that lead to its IPv4 address where there is a translator.
+CARRIERS = ["http://[64:ff9b::203.0.113.10]/", "http://[2002:cb00:710a::10]/", "http://carrier.test/"]
+STATUS = "for url; do curl -s -m 5 -o /dev/null --noproxy '*' $url; echo $? $url; done"
+
+
+def statuses(net, urls, policy):
+    """What curl says to each of them in one session: 0 is reached."""
+    path = net.identity.file(net.home("policy.yaml"), "version: 1\nnetwork: " + policy + "\n")
+    result = net.run(["sh", "-c", STATUS, "sh", *urls], options=["--policy", path])
+    return {url: int(status) for status, url in map(str.split, result.stdout.splitlines())}
+
+
+@pytest.mark.parametrize("rule", ["203.0.113.10", "203.0.113.8/30", "::ffff:203.0.113.10"])
+def test_denied_address_in_other_forms(net, rule):
+    urls = ["http://203.0.113.10/", "http://[::ffff:203.0.113.10]/", "http://good.test/", *CARRIERS]
+    assert set(statuses(net, urls, "{mode: full}").values()) == {0}, "control"
+    said = statuses(net, [*urls, "http://six.test/"], f"{{mode: full, deny: ['{rule}']}}")
+    assert said.pop("http://six.test/") == 0, "control"
+    assert 0 not in said.values(), said

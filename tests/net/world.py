@@ -33,6 +33,8 @@ ZONE = {
     "alibaba.test": ["100.100.100.200"],
     "gateway.test": ["192.168.65.7"],
     "own.test": ["203.0.113.1"],
+    "carrier.test": ["64:ff9b::203.0.113.10"],
+    "own-carrier.test": ["64:ff9b::203.0.113.1"],
     "mixed.test": ["10.1.2.3", "203.0.113.10"],
     "rebind.test": ["203.0.113.10"],  # so do others that begin like this; see servers.py
     "rebind-driver.test": ["203.0.113.10"],
@@ -50,9 +52,11 @@ ZONE = {
 }
 SERVERS = ["203.0.113.10/24", "203.0.113.11/24", NAME_SERVER + "/24", "10.1.2.3/24",
            "169.254.169.254/16", "169.254.170.2/16", "100.100.100.200/24", "192.168.65.7/24",
-           "fd00:ec2::254/64", "2001:db8:1::10/64"]
+           "fd00:ec2::254/64", "2001:db8:1::10/64", "64:ff9b::203.0.113.10/96",
+           "64:ff9b::203.0.113.1/96", "2002:cb00:710a::10/48"]
 OURS = ["203.0.113.1/24", "10.1.2.1/24", "169.254.0.1/16", "100.100.100.1/24", "192.168.65.1/24",
         "fd00:ec2::1/64", "2001:db8:1::1/64"]
+CARRIERS = ["64:ff9b::/96", "2002:cb00:710a::/48"]  # somebody translates them
 
 
 def run(*argv):
@@ -83,6 +87,8 @@ class Internet:
             run("ip", "address", "add", address, "dev", "wire0",
                 *(["nodad"] if ":" in address else []))
         run("ip", "link", "set", "wire0", "up")
+        for network in CARRIERS:
+            run("ip", "route", "add", network, "dev", "wire0")
         self._use_name_server()
         assert self.servers.stdout.readline() == "ready\n"
         threading.Thread(target=self._listen, daemon=True).start()

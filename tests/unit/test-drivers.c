@@ -57,6 +57,8 @@ static void test_order(void **state) {
   assert_order(
       text, (const char *const[]){"policy drop;", "oifname \"lo\" accept",
                                   "ip daddr 203.0.113.0/24 goto refuse",
+                                  "ip6 daddr 64:ff9b::cb00:7100/120 goto refuse",
+                                  "ip6 daddr 2002:cb00:7100::/40 goto refuse",
                                   "ip daddr 10.0.2.3 meta l4proto { tcp, udp } th dport 53",
                                   "ip6 daddr fd00::3 meta l4proto",
                                   "ip daddr 10.1.0.0/16 meta l4proto { tcp, udp } "

@@ -169,6 +169,19 @@ static void test_rules(void **state) {
       {"[::1]:80", "", "::1", 80, false, HOST_ALLOWED},
       {"1.2.3.4", "", "1.2.3.4", 1, false, HOST_ALLOWED},
       {"example.org", "", "1.2.3.4", 1, false, HOST_UNKNOWN},
+      /* What leads to an IPv4 address is denied with it, and not allowed with it. */
+      {"", "1.2.3.4", "::ffff:1.2.3.4", 1, true, HOST_DENIED},
+      {"", "1.2.3.4", "64:ff9b::1.2.3.4", 1, true, HOST_DENIED},
+      {"", "1.2.3.4", "::ffff:0:1.2.3.4", 1, true, HOST_DENIED},
+      {"", "1.2.3.0/24:80", "2002:102:304::1", 80, true, HOST_DENIED},
+      {"", "1.2.3.0/24:80", "2002:102:304::1", 81, true, HOST_ALLOWED},
+      {"", "1.2.3.4", "64:ff9b::1.2.3.5", 1, true, HOST_ALLOWED},
+      {"1.2.3.4", "", "64:ff9b::1.2.3.4", 1, false, HOST_UNKNOWN},
+      /* IPv4, written as IPv6 */
+      {"", "::ffff:1.2.3.4", "1.2.3.4", 1, true, HOST_DENIED},
+      {"", "::ffff:1.2.3.4", "1.2.3.5", 1, true, HOST_ALLOWED},
+      {"", "[::ffff:1.2.3.0]/120:80", "1.2.3.4", 80, true, HOST_DENIED},
+      {"::ffff:1.2.3.4", "", "1.2.3.4", 1, false, HOST_ALLOWED},
   };
   for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
     struct host_rules *rules = rules_of(rows[i].allow, rows[i].deny, rows[i].everything);

@@ -190,6 +190,19 @@ static void append_rules(struct text *text, const struct host_rule *rules, size_
   }
 }
 
+/* What denies an IPv4 address denies the IPv6 addresses that carry it. */
+static void append_carriers_of_denied(struct text *text, const struct host_rules *rules) {
+  for (size_t i = 0; i < rules->deny_count; i++) {
+    const struct host_rule *denied = &rules->deny[i];
+    struct host_rule carrier = *denied;
+    bool carried = denied->kind == HOST_NETWORK && denied->network.family == 4;
+    for (size_t form = 0; carried && address_carrier(form, &denied->network, denied->bits,
+                                                     &carrier.network, &carrier.bits);
+         form++)
+      append_rules(text, &carrier, 1, HOST_NETWORK, "", "goto refuse");
+  }
+}
+
 static void append_name_servers(struct text *text, const struct egress *egress) {
   for (size_t i = 0; i < egress->name_server_count; i++) {
     char shown[64];
@@ -213,6 +226,7 @@ static void append_egress_chain(struct text *text, const struct egress *egress,
                     "\t\tip option ssrr exists goto refuse\n"
                     "\t\texthdr rt exists goto refuse\n");
   append_rules(text, rules->deny, rules->deny_count, HOST_NETWORK, "", "goto refuse");
+  append_carriers_of_denied(text, rules);
   append_rules(text, rules->deny, rules->deny_count, HOST_ANY, "", "goto refuse");
   if (rules->everything)
     append_name_servers(text, egress);
