@@ -4,9 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "core/cleanup.h"
+#include "net/routes.h"
 
 #define V4(a, b, c, d)                                                                             \
   {                                                                                                \
@@ -71,20 +71,20 @@ bool guard_network(size_t index, struct address *ret_network, unsigned *ret_bits
   return found;
 }
 
-/* A datagram socket that connects sends nothing: it asks for the route. Only to an address of its
- * own does the kernel go from that very address. */
+static int prepared = -1; /* a line to the kernel */
+
+int guard_prepare(void) {
+  prepared = routes_open();
+  return prepared < 0 ? prepared : 0;
+}
+
 static bool ask_kernel(const struct address *address) {
-  struct sockaddr_storage target, source;
-  socklen_t length = address_to_sockaddr(address, 9, &target), size = sizeof source;
-  _cleanup_close_ int fd = socket(target.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-  if (fd < 0)
-    return true; /* we cannot tell */
-  if (connect(fd, (struct sockaddr *)&target, length) < 0 ||
-      getsockname(fd, (struct sockaddr *)&source, &size) < 0)
-    return false; /* no way there at all: the connection itself will say so */
-  uint16_t ignored;
-  struct address own = address_from_sockaddr(&source, &ignored);
-  return address_equal(&own, address);
+  _cleanup_close_ int own = prepared < 0 ? routes_open() : -1;
+  struct address carried;
+  int line = prepared < 0 ? own : prepared;
+  /* 0 alone is a clear no */
+  return line < 0 || routes_ask(line, address) != 0 ||
+         (address_carried(address, &carried) && routes_ask(line, &carried) != 0);
 }
 
 /* Addresses come and go with networks and tunnels, but not so often that many connections to one

@@ -14,7 +14,12 @@ const char *guard_reason(const struct address *address);
  * family 0 are none. */
 bool guard_network(size_t index, struct address *ret_network, unsigned *ret_bits);
 
-/* True if this machine has the address. */
+/* For a process that confines itself and still asks what is this machine's: before that. 0 or a
+ * negative errno. */
+int guard_prepare(void);
+
+/* True if the address, or an IPv4 address that it carries, leads to this machine, or if that cannot
+ * be told. */
 bool guard_is_own(const struct address *address);
 
 /* The last look before a packet leaves, also for what a name that policy allows has led to. */

@@ -16,6 +16,7 @@
 #include "net/confine.h"
 #include "net/drivers/openings.h"
 #include "net/flow.h"
+#include "net/guard.h"
 #include "net/proxy-http.h"
 
 #define TICK_MS           500
@@ -290,7 +291,8 @@ void relay_main(const struct relay_input *input) {
   relay.names = names_new();
   relay.resolver = resolver_new(&relay.loop);
   if (!relay.resolver || loop_add_level(&relay.loop, &relay.line, EPOLLIN) < 0 ||
-      watch_openings(&relay) < 0 || relay_confine() < 0 || watch_sockets(&relay) < 0)
+      watch_openings(&relay) < 0 || guard_prepare() < 0 || relay_confine() < 0 ||
+      watch_sockets(&relay) < 0)
     return; /* the monitor sees the end of the line */
   struct link_message ready = {.kind = LINK_READY};
   (void)send(input->line, &ready, sizeof ready, MSG_NOSIGNAL);

@@ -18,10 +18,10 @@ for folder in ("escape", "cli"):
 
 from test_network import FAMILIES  # noqa: E402
 from test_require import NO_LANDLOCK  # noqa: E402
-from test_escapes import host_server  # noqa: E402, F401 (a fixture)
+from test_escapes import host_server, more_own  # noqa: E402, F401 (fixtures)
 from test_faults import children, name_of  # noqa: E402
 from test_filtered import PLAIN  # noqa: E402
-from world import OURS  # noqa: E402
+from world import CARRIERS, OURS  # noqa: E402
 
 # veth is root's; test_veth_is_for_root shows what a plain user is told.
 PAIRS = [("slirp4netns", "root"), ("slirp4netns", "user"), ("pasta", "root"), ("pasta", "user"),
@@ -64,6 +64,8 @@ def restore_six():
     for address in OURS:
         if ":" in address:
             subprocess.run(["ip", "address", "replace", address, "dev", "wire0", "nodad"], check=True)
+    for network in CARRIERS:
+        subprocess.run(["ip", "route", "replace", network, "dev", "wire0"], check=True)
     routes()
 
 
@@ -233,11 +235,26 @@ def test_guard(routed, driver, host_server):  # noqa: F811
 
 
 @pytest.mark.escape
-def test_guard_follows_the_host(routed, driver, host_server, shell):  # noqa: F811
+def test_own_addresses_on_no_interface(routed, driver, host_server, more_own):  # noqa: F811
+    """And those that IPv6 addresses carry, where somebody translates them."""
+    urls = [f"http://{host}:{host_server}/" for host in more_own]
+    urls.append("http://[64:ff9b::203.0.113.1]/")
+    for url in urls:
+        assert routed.plain([*PLAIN, url]).exit == 0, f"control: {url}"
+    good = ["http://203.0.113.10/", "http://[64:ff9b::203.0.113.10]/"]
+    said = attempts(routed, driver, [*urls, *good])
+    assert [said.pop(url) for url in good] == ["0"] * len(good), "control"
+    assert set(said.values()) == {"7"}, said
+
+
+@pytest.mark.escape
+@pytest.mark.parametrize("kind,more", [("address", "203.0.113.50/32 dev wire0"),
+                                       ("route", "local 203.0.113.48/28 dev lo")])
+def test_guard_follows_the_host(routed, driver, host_server, shell, kind, more):  # noqa: F811
     """An address that the host gets while the session runs is its own, too."""
     url = f"http://203.0.113.50:{host_server}/"
     assert shell.run(GOOD) == ["0"]
-    subprocess.run(["ip", "address", "add", "203.0.113.50/32", "dev", "wire0"], check=True)
+    subprocess.run(["ip", kind, "add", *more.split()], check=True)
     try:
         assert routed.plain([*PLAIN, url]).exit == 0, "control"
         for _ in range(50):  # it takes a moment; without new rules it would stay open
@@ -247,7 +264,7 @@ def test_guard_follows_the_host(routed, driver, host_server, shell):  # noqa: F8
         assert shell.run(f"curl -s -m 3 -o /dev/null {url}") == ["7"]
         assert shell.run(GOOD) == ["0"], "and the rest goes on"
     finally:
-        subprocess.run(["ip", "address", "del", "203.0.113.50/32", "dev", "wire0"], check=True)
+        subprocess.run(["ip", kind, "del", *more.split()], check=True)
 
 
 @pytest.mark.escape

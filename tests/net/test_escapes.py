@@ -3,6 +3,7 @@ succeeds: the same request outside, or for a host that is allowed."""
 
 import json
 import socket
+import subprocess
 import threading
 
 import pytest
@@ -481,3 +482,37 @@ def test_denied_address_in_other_forms(net, rule):
     said = statuses(net, [*urls, "http://six.test/"], f"{{mode: full, deny: ['{rule}']}}")
     assert said.pop("http://six.test/") == 0, "control"
     assert 0 not in said.values(), said
+
+
+@pytest.fixture
+def more_own(net):
+    """Addresses that are on no interface and the machine's all the same."""
+    routes = [("-6", "2001:db8:9::/64"), ("-4", "192.0.2.0/24"), ("-4", "198.51.100.0/24")]
+    for family, network in routes:
+        source = ["src", "203.0.113.1"] if network.startswith("198") else []
+        subprocess.run(["ip", family, "route", "add", "local", network, "dev", "lo", *source],
+                       check=True)
+    yield ["[2001:db8:9::5]", "192.0.2.7", "198.51.100.7"]
+    for family, network in routes:
+        subprocess.run(["ip", family, "route", "del", "local", network, "dev", "lo"], check=True)
+
+
+def test_own_addresses_on_no_interface(net, host_server, more_own):
+    urls = [f"http://{host}:{host_server}/" for host in more_own]
+    for url in urls:
+        assert net.plain([*PLAIN, url]).exit == 0, f"control: {url}"
+    said = statuses(net, [*urls, "http://203.0.113.10/"], "{mode: full}")
+    assert said.pop("http://203.0.113.10/") == 0, "control"
+    assert 0 not in said.values(), said
+    listed = json.dumps([url.split("//")[1][:-1] for url in urls])
+    assert set(statuses(net, urls, f"{{mode: filtered, allow: {listed}}}").values()) == {0}
+
+
+def test_own_address_in_another_form(net):
+    """Somebody translates it, and what comes out is for this machine."""
+    urls = ["http://[64:ff9b::203.0.113.1]/", "http://own-carrier.test/"]
+    for url in urls[:1]:
+        assert net.plain([*PLAIN, url]).exit == 0, f"control: {url}"
+    said = statuses(net, [*urls, *CARRIERS], "{mode: full}")
+    assert [said[url] for url in CARRIERS] == [0] * len(CARRIERS), f"control: {said}"
+    assert 0 not in [said[url] for url in urls], said

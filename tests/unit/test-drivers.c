@@ -29,14 +29,18 @@ static struct host_rules *rules_of(const char *allow, const char *deny, bool eve
 static char *egress_of(const char *allow, const char *deny, bool everything) {
   static const struct address servers[] = {{.family = 4, .bytes = {10, 0, 2, 3}},
                                            {.family = 6, .bytes = {0xfd, [15] = 3}}};
-  static const struct address own[] = {{.family = 4, .bytes = {203, 0, 113, 1}},
-                                       {.family = 6, .bytes = {0x20, 1, 0xd, 0xb8, [15] = 1}}};
+  static const struct own_network own[] = {
+      {{.family = 4, .bytes = {203, 0, 113, 1}}, 32},
+      {{.family = 4, .bytes = {198, 51, 100, 0}}, 24},
+      {{.family = 4, .bytes = {198, 51, 100, 7}}, 32},
+      {{.family = 6, .bytes = {0x20, 1, 0xd, 0xb8, [15] = 1}}, 128},
+      {{.family = 6, .bytes = {0x20, 1, 0xd, 0xb8, [15] = 1}}, 128}};
   struct host_rules *rules = rules_of(allow, deny, everything);
   struct egress egress = {.rules = rules,
                           .resolves = host_rules_have_names(rules),
                           .name_servers = servers,
                           .name_server_count = 2};
-  _cleanup_free_ char *text = egress_rules(&egress), *addresses = egress_own(own, 2);
+  _cleanup_free_ char *text = egress_rules(&egress), *addresses = egress_own(own, ARRAY_SIZE(own));
   host_rules_free(rules);
   return xasprintf("%s%s", text, addresses);
 }
@@ -107,8 +111,16 @@ static void test_guarded(void **state) {
   assert_true(count > 70);
   _cleanup_free_ char *text = egress_of(NULL, NULL, true);
   static const char *const parts[] = {
-      "127.0.0.0/8", "10.0.0.0/8",           "169.254.0.0/16",     "own4 { 203.0.113.1 }",
-      "fc00::/7",    "own6 { 2001:db8::1 }", "64:ff9b::a00:0/104", "2002:7f00::/24"};
+      "127.0.0.0/8",
+      "10.0.0.0/8",
+      "169.254.0.0/16",
+      "own4 { 203.0.113.1/32, 198.51.100.0/24 }",
+      "fc00::/7",
+      "64:ff9b::c633:6400/120, ::ffff:0:c633:6400/120, 2002:c633:6400::/40, 2001:db8::1/128 }",
+      "64:ff9b::a00:0/104",
+      "2002:7f00::/24",
+      "64:ff9b::cb00:7101/128",
+      "2002:cb00:7101::/48"};
   for (size_t i = 0; i < ARRAY_SIZE(parts); i++) {
     if (!strstr(text, parts[i]))
       fail_msg("%s is not guarded in:\n%s", parts[i], text);

@@ -1,6 +1,7 @@
 /* Rules for nft; see egress.h. */
 #include "net/drivers/egress.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/alloc.h"
@@ -81,21 +82,64 @@ static void append_guarded(struct text *text, uint8_t family) {
   text_appendf(text,
                "\tset guarded%u {\n\t\ttype ipv%u_addr\n\t\tflags interval\n\t\tauto-merge\n"
                "\t\telements = { %s }\n\t}\n"
-               "\tset own%u {\n\t\ttype ipv%u_addr\n\t}\n",
+               "\tset own%u {\n\t\ttype ipv%u_addr\n\t\tflags interval\n\t}\n",
                family, family, text_string(&elements), family, family);
 }
 
-char *egress_own(const struct address *own, size_t count) {
-  struct text text = {0};
-  for (uint8_t family = 4; family <= 6; family += 2) {
-    text_appendf(&text, "flush set " TABLE " own%u\n", family);
-    for (size_t i = 0; i < count; i++) {
-      char shown[64];
-      address_to_text(&own[i], shown);
-      if (own[i].family == family)
-        text_appendf(&text, "add element " TABLE " own%u { %s }\n", family, shown);
-    }
+struct networks {
+  struct own_network *items;
+  size_t count;
+};
+
+static void add_network(struct networks *networks, const struct own_network *network) {
+  ARRAY_GROW(networks->items, networks->count);
+  networks->items[networks->count++] = *network;
+}
+
+/* And the forms of IPv6 that carry them. */
+static struct networks with_carriers(const struct own_network *own, size_t count) {
+  struct networks all = {0};
+  for (size_t i = 0; i < count; i++) {
+    struct own_network carrier;
+    add_network(&all, &own[i]);
+    for (size_t form = 0;
+         own[i].address.family == 4 &&
+         address_carrier(form, &own[i].address, own[i].bits, &carrier.address, &carrier.bits);
+         form++)
+      add_network(&all, &carrier);
   }
+  return all;
+}
+
+/* The kernel takes no two elements that overlap. Of two that are the same the first stays. */
+static bool is_within_another(const struct networks *all, size_t index) {
+  const struct own_network *network = &all->items[index];
+  for (size_t i = 0; i < all->count; i++) {
+    const struct own_network *other = &all->items[i];
+    bool wider = other->bits < network->bits || (other->bits == network->bits && i < index);
+    if (wider && address_within(&network->address, &other->address, other->bits))
+      return true;
+  }
+  return false;
+}
+
+static void append_own(struct text *text, const struct networks *all, uint8_t family) {
+  _cleanup_text_ struct text elements = {0};
+  for (size_t i = 0; i < all->count; i++) {
+    if (all->items[i].address.family == family && !is_within_another(all, i))
+      append_element(&elements, &all->items[i].address, all->items[i].bits);
+  }
+  text_appendf(text, "flush set " TABLE " own%u\n", family);
+  if (elements.length > 0)
+    text_appendf(text, "add element " TABLE " own%u { %s }\n", family, text_string(&elements));
+}
+
+char *egress_own(const struct own_network *own, size_t count) {
+  struct text text = {0};
+  struct networks all = with_carriers(own, count);
+  append_own(&text, &all, 4);
+  append_own(&text, &all, 6);
+  free(all.items);
   return text_steal(&text);
 }
 

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "core/strv.h"
+#include "net/drivers/own.h"
 #include "net/match.h"
 
 #define EGRESS_TABLE "sandbox" /* of the family inet */
@@ -39,9 +40,10 @@ int egress_check(const struct host_rules *rules, bool asks, const char *driver,
  * of this machine. New string. */
 char *egress_rules(const struct egress *egress);
 
-/* These addresses are this machine's, and so guarded as in guard.h, from now on; those of an
- * earlier call are not. All else, such as what was counted, stays as it is. New string. */
-char *egress_own(const struct address *own, size_t count);
+/* These networks are this machine's, and so guarded as in guard.h, from now on, with the IPv6
+ * addresses that carry them; those of an earlier call are not. All else, such as what was counted,
+ * stays as it is. New string. */
+char *egress_own(const struct own_network *own, size_t count);
 
 /* The host's end of a veth pair. */
 struct egress_host {

@@ -276,11 +276,11 @@ static int load_all(struct driver_run *run, const char *own) {
 /* The rules, the first time, with the host's addresses of this moment; then those alone. */
 static int load_rules(struct driver_run *run) {
   size_t count = 0;
-  _cleanup_free_ struct address *addresses = NULL;
-  int result = own_addresses(&addresses, &count);
+  _cleanup_free_ struct own_network *networks = NULL;
+  int result = own_networks(&networks, &count);
   if (result < 0) /* rules without them would lead to this machine */
     return fail(run, "the machine's own addresses", strerror(-result));
-  _cleanup_free_ char *own = egress_own(addresses, count);
+  _cleanup_free_ char *own = egress_own(networks, count);
   if (run->loaded && strcmp(own, run->loaded) == 0)
     return 0;
   if ((run->loaded ? load(run, own) : load_all(run, own)) < 0)
@@ -291,7 +291,7 @@ static int load_rules(struct driver_run *run) {
 }
 
 static int build(struct driver_run *run) {
-  run->changes = own_addresses_watch(); /* first: what comes after it is not missed */
+  run->changes = own_networks_watch(); /* first: what comes after it is not missed */
   if (run->changes < 0)
     return fail(run, "netlink", strerror(errno));
   if (load_rules(run) < 0)
@@ -316,8 +316,7 @@ static void give_up_rights(struct driver_run *run) {
 
 /* False: the rules are no longer the right ones, so the network has to go. */
 static bool reload(struct driver_run *run, char *said, size_t size) {
-  own_addresses_drain(run->changes);
-  if (load_rules(run) == 0)
+  if (!own_networks_changed(run->changes) || load_rules(run) == 0)
     return true;
   snprintf(said, size, "%s", run->problem);
   return false;

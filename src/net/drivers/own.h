@@ -4,12 +4,17 @@
 
 #include "net/address.h"
 
-/* A socket that can be read when an address has come or gone, or a negative errno. */
-int own_addresses_watch(void);
+struct own_network {
+  struct address address;
+  unsigned bits;
+};
 
-/* Reads all that it has to say. */
-void own_addresses_drain(int watch);
+/* A socket that can be read when an address has come or gone, or a negative errno. */
+int own_networks_watch(void);
+
+/* Reads all that it has to say; false: none of it is about such an address. */
+bool own_networks_changed(int watch);
 
 /* All of them; a new array, NULL if there are none. 0, or a negative errno if they cannot be had.
  */
-int own_addresses(struct address **ret_addresses, size_t *ret_count);
+int own_networks(struct own_network **ret_networks, size_t *ret_count);

@@ -71,12 +71,17 @@ static void block_write(unsigned number, struct block *ret_block) {
              bytes[3] + i);
 }
 
-static bool is_taken(const struct block *block, const struct address *addresses, size_t count) {
+static bool overlap(const struct own_network *own, const struct address *ours, unsigned bits) {
+  return address_within(&own->address, ours, bits) ||
+         address_within(ours, &own->address, own->bits);
+}
+
+static bool is_taken(const struct block *block, const struct own_network *own, size_t count) {
   struct address ours, ours6;
   address_parse(block->host, strlen(block->host), &ours);
   address_parse(block->host6, strlen(block->host6), &ours6);
   for (size_t i = 0; i < count; i++) {
-    if (address_within(&addresses[i], &ours, 30) || address_within(&addresses[i], &ours6, 64))
+    if (overlap(&own[i], &ours, 30) || overlap(&own[i], &ours6, 64))
       return true;
   }
   return false;
@@ -88,12 +93,12 @@ static bool choose_block(const char *session_id, struct block *ret_block) {
   for (const char *at = session_id; *at; at++)
     number = number * 31 + (unsigned char)*at;
   size_t count;
-  _cleanup_free_ struct address *addresses = NULL;
-  if (own_addresses(&addresses, &count) < 0)
+  _cleanup_free_ struct own_network *own = NULL;
+  if (own_networks(&own, &count) < 0)
     return false;
   for (unsigned i = 0; i < 64; i++) {
     block_write(number + i, ret_block);
-    if (!is_taken(ret_block, addresses, count))
+    if (!is_taken(ret_block, own, count))
       return true;
   }
   return false;
