@@ -17,6 +17,18 @@ static bool is_digits(const char *text, size_t length) {
   return length > 0;
 }
 
+/* "80", "0x50", "0x": inet_aton takes a name that ends in one for an address, and so do programs
+ * that use it (https://url.spec.whatwg.org/#ends-in-a-number-checker). */
+static bool is_number(const char *label, size_t length) {
+  if (length < 2 || label[0] != '0' || label[1] != 'x')
+    return is_digits(label, length);
+  for (size_t i = 2; i < length; i++) {
+    if (!isxdigit((unsigned char)label[i]))
+      return false;
+  }
+  return true;
+}
+
 /* One label, lower-cased into `ret`. */
 static bool take_label(const char *text, size_t length, char *ret) {
   if (length < 1 || length > 63 || text[0] == '-' || text[length - 1] == '-')
@@ -49,7 +61,7 @@ bool host_parse(const char *text, size_t length, char ret_name[HOST_NAME_SIZE]) 
     name[end] = '.';
     start = end + 1;
   }
-  if (is_digits(name + start, length - start))
+  if (is_number(name + start, length - start))
     return false;
   name[length] = '\0';
   memcpy(ret_name, name, length + 1);

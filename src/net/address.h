@@ -17,7 +17,7 @@ struct address {
 
 /* Letters, digits and hyphens, labels of 1 to 63, 253 in all; lower-cased, one dot at the end taken
  * away. A NUL, space, control character, "%00", underscore or non-ASCII byte is refused; so is a
- * last label of digits only, which some resolvers take for an address. */
+ * last label that is a number, decimal or hexadecimal, which some take for an address. */
 bool host_parse(const char *text, size_t length, char ret_name[HOST_NAME_SIZE]);
 
 /* Dotted quad (four decimal numbers, no leading zeros) or IPv6, with or without brackets. */

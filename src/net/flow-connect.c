@@ -145,10 +145,22 @@ static void on_resolved(void *context, const struct resolved *resolved) {
   connect_next(flow);
 }
 
+/* RFC 6761: it and every name below it is loopback, whoever resolves. */
+static bool is_localhost(const char *name) {
+  static const char localhost[] = "localhost";
+  size_t length = strlen(name), tail = strlen(localhost);
+  return length >= tail && strcmp(name + length - tail, localhost) == 0 &&
+         (length == tail || name[length - tail - 1] == '.');
+}
+
 /* An upstream proxy resolves names, but what an address means we know as well. */
 static bool upstream_may_have(struct flow *flow) {
-  if (!flow->is_address ||
-      guard_allows(flow->relay->input->rules, flow->host, &flow->address, flow->port, flow->reason))
+  static const struct address loopback = {.family = 4, .bytes = {127, 0, 0, 1}};
+  const struct address *address = flow->is_address           ? &flow->address
+                                  : is_localhost(flow->host) ? &loopback
+                                                             : NULL;
+  if (!address ||
+      guard_allows(flow->relay->input->rules, flow->host, address, flow->port, flow->reason))
     return true;
   flow->guarded = true;
   flow_refuse(flow, "%s", flow->reason);

@@ -441,6 +441,17 @@ def test_clients_that_hang_up_leave_nothing(net, session):
 
 # ---- upstream proxies ----
 
+# Who resolves with the C library takes each of them for 127.0.0.1.
+LOOPBACK = ["127.0.0.1", "127.1", "2130706433", "0x7f000001", "0x7f.0.0.0x1", "127.0.0.0X1", "0x7f.1",
+            "0177.0.0.0x1", "[::ffff:127.0.0.1]", "[::1]", "localhost", "LOCALHOST.", "a.localhost"]
+CONNECTS = """
+import socket, sys
+for host in sys.argv[1:]:
+    s = socket.create_connection(("127.0.0.1", 61080))
+    s.sendall(b"CONNECT %s:80 HTTP/1.1\\r\\n\\r\\n" % host.encode())
+    print(host, s.recv(100).split()[1].decode())
+"""
+
 
 @pytest.mark.works
 @pytest.mark.parametrize("kind", ["http", "socks"])
@@ -504,5 +515,11 @@ def test_through_an_upstream_proxy(net, kind):
                                  f"{key}: '{listener.getsockname()[1]}'}}\n")
         guarded = net.run([*CURL, "-f", "http://10.1.2.3/"], options=["--policy", full])
         assert guarded.exit == 22 and len(seen) == 2
+        result = net.run(["python3", "-c", CONNECTS, *LOOPBACK, "more.test"],
+                         options=["--policy", full])
+        statuses = dict(line.split() for line in result.stdout.splitlines())
+        assert statuses.pop("more.test") == "200", f"control: {result}"
+        assert set(statuses) == set(LOOPBACK) and "200" not in statuses.values(), result
+        assert seen[2:] == ["more.test:80"]
     finally:
         listener.close()

@@ -54,7 +54,14 @@ static void test_host_parse(void **state) {
       {"127.0.0.1", NULL, 0},
       {"127.1", NULL, 0},
       {"2130706433", NULL, 0},
-      {"0x7f000001", "0x7f000001", 0}, /* a name like any other: it is resolved, then guarded */
+      {"0x7f000001", NULL, 0},
+      {"0x7f.1", NULL, 0},
+      {"127.0.0.0x1", NULL, 0},
+      {"127.0.0.0X1.", NULL, 0},
+      {"127.0x", NULL, 0},
+      {"0x7f.org", "0x7f.org", 0},
+      {"0xyz", "0xyz", 0},
+      {"a.f00", "a.f00", 0},
       {"*.example.org", NULL, 0},
       {LABEL63 "." LABEL63 "." LABEL63 "." LABEL63, NULL, 0}, /* 255 */
   };
