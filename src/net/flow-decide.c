@@ -14,30 +14,35 @@
 
 /* ---- refusing ---- */
 
+/* The last of them speaks for all. */
+void relay_tell_denials(struct relay *relay) {
+  uint64_t now = loop_now_ms();
+  if (now >= relay->denial_window_ms) {
+    relay->denial_window_ms = now + 1000;
+    relay->denials_told = 0;
+  }
+  if (relay->denied.count == 0 || relay->denials_told >= DENIALS_TOLD)
+    return;
+  relay->denials_told++;
+  if (send(relay->line.fd, &relay->denied, sizeof relay->denied, MSG_NOSIGNAL | MSG_DONTWAIT) > 0)
+    relay->denied.count = 0;
+}
+
 void relay_note_denied(struct relay *relay, const struct refusal *refusal) {
   struct ledger_line *line =
       ledger_find(relay->input->ledger, refusal->host, refusal->port, false, refusal->reason);
-  uint64_t now = loop_now_ms();
   if (line) {
     line->connections++;
     line->asked |= refusal->asked;
   }
   if (refusal->asked)
     return;
-  if (now >= relay->denial_window_ms) {
-    relay->denial_window_ms = now + 1000;
-    relay->denials_told = 0;
-  }
-  relay->denials_untold++;
-  if (relay->denials_told >= DENIALS_TOLD)
-    return;
-  relay->denials_told++;
-  struct link_message message = {
-      .kind = LINK_DENIED, .port = refusal->port, .count = relay->denials_untold};
-  snprintf(message.host, sizeof message.host, "%s", refusal->host);
-  snprintf(message.reason, sizeof message.reason, "%s", refusal->reason);
-  if (send(relay->line.fd, &message, sizeof message, MSG_NOSIGNAL | MSG_DONTWAIT) > 0)
-    relay->denials_untold = 0;
+  struct link_message *denied = &relay->denied;
+  *denied =
+      (struct link_message){.kind = LINK_DENIED, .port = refusal->port, .count = denied->count + 1};
+  snprintf(denied->host, sizeof denied->host, "%s", refusal->host);
+  snprintf(denied->reason, sizeof denied->reason, "%s", refusal->reason);
+  relay_tell_denials(relay);
 }
 
 static void say_no(struct flow *flow, bool by_policy) {

@@ -98,7 +98,8 @@ struct relay {
   int reserve;            /* a descriptor to be given up for refusing somebody */
   uint32_t last_question;
   uint64_t denial_window_ms;
-  unsigned denials_told, denials_untold;
+  unsigned denials_told;
+  struct link_message denied; /* the last refusal; count: how many have not been told */
   struct association *associations, *dead_associations; /* UDP; the latest first */
   size_t association_count, association_limit;
   struct ping *pings;
@@ -138,6 +139,7 @@ struct refusal {
   bool asked; /* the monitor itself said no: it knows */
 };
 void relay_note_denied(struct relay *relay, const struct refusal *refusal);
+void relay_tell_denials(struct relay *relay); /* of those that had to wait */
 
 /* flow-connect.c: the way there, once it is allowed, and by what */
 void flow_connect(struct flow *flow, const char *allowed_by);

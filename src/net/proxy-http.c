@@ -217,6 +217,10 @@ void http_read(struct flow *flow) {
 
 /* ---- exchanging ---- */
 
+static void count(struct flow *flow, bool up, size_t bytes) {
+  ledger_carried(flow->relay->input->ledger, flow->line, up, bytes);
+}
+
 void http_say_connected(struct flow *flow) {
   static const char yes[] = "HTTP/1.1 200 Connection established\r\n\r\n";
   if (flow->kind == FLOW_CONNECT) {
@@ -227,12 +231,9 @@ void http_say_connected(struct flow *flow) {
   flow->state = FLOW_HTTP_RELAYING;
   flow->inspect = false;
   end_write(&flow->server, &flow->client, exchange->out, exchange->out_length);
+  count(flow, true, exchange->out_length);
   flow->server.readable = true;
   http_pump(flow);
-}
-
-static void count(struct flow *flow, bool up, size_t bytes) {
-  ledger_carried(flow->relay->input->ledger, flow->line, up, bytes);
 }
 
 /* Takes as much as belongs to the body. False: nothing more for now. */

@@ -213,7 +213,7 @@ static int next_timeout(struct relay *relay) {
     return 0;
   int wait = resolver_timeout(relay->resolver);
   bool ticking = relay->flows || relay->associations || relay->pings || relay->withdrawals ||
-                 relay->waiting || !relay->listening;
+                 relay->waiting || relay->denied.count > 0 || !relay->listening;
   if (ticking && (wait < 0 || wait > TICK_MS))
     wait = TICK_MS;
   return wait;
@@ -233,6 +233,7 @@ static void work(struct relay *relay) {
       pings_tick(relay, now);
       questions_tick(relay, now);
       flow_send_withdrawals(relay);
+      relay_tell_denials(relay);
       if (!relay->listening)
         set_listening(relay, true); /* try again; it stops by itself */
     }

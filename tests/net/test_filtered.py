@@ -232,6 +232,31 @@ def test_result_and_audit(net):
     assert decisions == {("good.test", "allow"), ("evil.test", "deny")}, events
 
 
+def test_requests_by_proxy_are_counted(net):
+    script = ("curl -s -o answer -H \"X: $(head -c 30000 /dev/zero | tr '\\0' a)\" "
+              "http://good.test/ && wc -c <answer")
+    told = json.loads(net.run(["sh", "-c", script], options=[*allow("good.test"), "--json"]).stdout)
+    assert int(told["stdout"]) > 10, told
+    line = told["network"]["hosts"][0]
+    assert 30000 < line["sent"] < 31000 and told["network"]["sent"] == line["sent"], line
+
+
+def test_many_refusals_are_counted(net):
+    """The first of them are told one by one, the others together."""
+    script = ("import socket, time\n"
+              "for _ in range(60):\n"
+              "  s = socket.create_connection(('127.0.0.1', 61080))\n"
+              "  s.sendall(b'CONNECT evil.test:80 HTTP/1.1\\r\\n\\r\\n'); s.recv(1000)\n"
+              "time.sleep(2.5)\n")
+    told = json.loads(net.run(["python3", "-c", script],
+                              options=[*allow("good.test"), "--json"]).stdout)
+    assert told["network"]["denied"] == 60, "control"
+    with open(os.path.join(net.identity.state, "sandbox/audit", told["sid"] + ".jsonl")) as log:
+        events = [json.loads(line) for line in log]
+    counts = [event["count"] for event in events if event.get("event") == "net"]
+    assert sum(counts) == 60 and len(counts) < 45, counts
+
+
 def test_summary_names_what_was_denied(net):
     result = net.run(["curl", "-s", "http://evil.test/"], options=[*allow("good.test"), "--summary"])
     assert "0 connections, 1 denied" in result.stderr
