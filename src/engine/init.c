@@ -185,6 +185,8 @@ static int prepare_base(struct init *init) {
     return -1;
   if (init->input->base->network.mode == NETWORK_FULL)
     inside_allow_ping(getegid(), has_driver(init));
+  if (init->input->base->publish.count > 0)
+    inside_allow_ports();
   /* While our own files in /proc still belong to us: */
   if (shift_time(init) < 0 || hand_over_network(init) < 0)
     return -1;

@@ -410,7 +410,8 @@ static int open_sockets(int ret_sockets[INSIDE_SOCKETS], bool full, bool *ret_v6
 static void write_setting(const char *path, const char *text) {
   _cleanup_close_ int fd = open(path, O_WRONLY | O_CLOEXEC);
   ssize_t ignored = fd < 0 ? 0 : write(fd, text, strlen(text));
-  (void)ignored; /* read-only in some containers: then `ping` is answered by the session itself */
+  (void)ignored; /* read-only in some containers: then `ping` is answered by the session itself,
+                    and low ports stay root's */
 }
 
 void inside_allow_ping(unsigned group, bool answer) {
@@ -421,6 +422,10 @@ void inside_allow_ping(unsigned group, bool answer) {
     return;
   write_setting("/proc/sys/net/ipv4/icmp_echo_ignore_all", "1");
   write_setting("/proc/sys/net/ipv6/icmp/echo_ignore_all", "1");
+}
+
+void inside_allow_ports(void) {
+  write_setting("/proc/sys/net/ipv4/ip_unprivileged_port_start", "0");
 }
 
 int inside_prepare_questions(int ret_sockets[INSIDE_SOCKETS]) {

@@ -40,6 +40,10 @@ enum inside_socket {
  * answering for those that are. */
 void inside_allow_ping(unsigned group, bool answer);
 
+/* Lets the workload listen on every port, as far as that is possible: which of them a published one
+ * leads to is the policy's choice. */
+void inside_allow_ports(void);
+
 /* For a driver's network: only the sockets for questions, on loopback, and no rules or routes. */
 int inside_prepare_questions(int ret_sockets[INSIDE_SOCKETS]);
 

@@ -78,6 +78,14 @@ def test_a_server_inside_is_reached(box, family):
 
 
 @pytest.mark.works
+def test_low_ports_can_be_published(box):
+    """Inside, nobody has a right to ports below 1024, and nobody needs one."""
+    port = free_port()
+    with serving(box, f"{port}:80", 80):
+        assert sessions.eventually(lambda: talk("127.0.0.1", port, b"x")) == "1 bytes"
+
+
+@pytest.mark.works
 @pytest.mark.parametrize("name", ["localhost", "127.0.0.1"])
 def test_a_development_server_is_reached_by_name(box, name):
     """As a browser does it: by `localhost`, which is two addresses, several requests on a connection."""
