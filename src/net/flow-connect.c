@@ -195,7 +195,7 @@ void flow_connect(struct flow *flow, const char *allowed_by) {
 void flow_connected(struct flow *flow) {
   flow->until_ms = 0;
   flow->state = FLOW_RELAYING;
-  flow->inspect = !flow->is_address;
+  flow->inspect = !flow->is_address || host_rules_deny_names(flow->relay->input->rules);
   if (flow->kind == FLOW_SOCKS)
     socks_say(flow, 0);
   else if (flow->kind == FLOW_CONNECT || flow->kind == FLOW_HTTP)

@@ -254,6 +254,14 @@ struct host_decision host_rules_address(const struct host_rules *rules,
   return rule ? (struct host_decision){HOST_ALLOWED, rule} : unknown(rules);
 }
 
+bool host_rules_deny_names(const struct host_rules *rules) {
+  for (size_t i = 0; i < rules->deny_count; i++) {
+    if (rules->deny[i].kind == HOST_EXACT || rules->deny[i].kind == HOST_BELOW)
+      return true;
+  }
+  return false;
+}
+
 bool host_rules_list_address(const struct host_rules *rules, const struct address *address,
                              uint16_t port) {
   for (size_t i = 0; i < rules->allow_count; i++) {

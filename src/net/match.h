@@ -50,6 +50,9 @@ struct host_decision host_rules_name(const struct host_rules *rules, const char 
 struct host_decision host_rules_address(const struct host_rules *rules,
                                         const struct address *address, uint16_t port);
 
+/* True if a name is denied, on some port at least. */
+bool host_rules_deny_names(const struct host_rules *rules);
+
 /* True if a rule lists this address itself, by address or network, and so lifts the guard. */
 bool host_rules_list_address(const struct host_rules *rules, const struct address *address,
                              uint16_t port);

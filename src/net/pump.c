@@ -274,11 +274,13 @@ static void refuse_name(struct flow *flow, const char *name) {
   flow_refuse(flow, "TLS to %.60s inside a connection to %.60s", name, flow->host);
 }
 
+/* Who may have an address may have all that is there, but for names that are denied. */
 static bool name_fits(const struct flow *flow, const char *name) {
   const struct host_rules *rules = flow->relay->input->rules;
   if (strcmp(name, flow->host) == 0)
     return true;
-  return rules->everything && host_rules_name(rules, name, flow->port).verdict == HOST_ALLOWED;
+  enum host_verdict verdict = host_rules_name(rules, name, flow->port).verdict;
+  return flow->is_address ? verdict != HOST_DENIED : rules->everything && verdict == HOST_ALLOWED;
 }
 
 static enum tls_result look(const struct flow *flow, size_t from, size_t to,

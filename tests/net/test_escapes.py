@@ -394,6 +394,22 @@ def test_every_tls_name_is_the_address(net):
     assert told["network"]["denied"] == denied, told["network"]
 
 
+@pytest.mark.parametrize("policy", ["{mode: full, deny: [other.test]}",
+                                    "{mode: filtered, allow: ['*'], deny: ['*.test:443']}"])
+def test_denied_name_at_a_known_address(net, policy):
+    """It cannot be looked up, but who knows the address needs no name server."""
+    path = net.identity.file(net.home("deny.yaml"), f"version: 1\nnetwork: {policy}\n")
+
+    def by_address(name, policy=()):
+        return net.run([*PLAIN, "-k", "--resolve", f"{name}:443:203.0.113.11", f"https://{name}/"],
+                       options=policy or ["--allow-network"])
+
+    assert reached(by_address("other.test"))["host"] == "other.test", "control"
+    assert reached(by_address("else.example", ["--policy", path]))["host"] == "else.example"
+    refused = by_address("other.test", ["--policy", path])
+    assert refused.exit == 35, refused
+
+
 @pytest.mark.works
 def test_second_hello_of_real_programs(net):
     """The server on port 444 asks for one."""
