@@ -12,7 +12,6 @@
 #include "net/drivers/openings.h"
 #include "net/guard.h"
 #include "session/monitor.h"
-#include "session/sockets.h"
 
 struct driver_question {
   struct driver_question *next;
@@ -90,7 +89,7 @@ static void ask(struct driver_question *question, const struct sighting *sightin
       .want = WANT_CONNECT,
       .host = names->count == 1 ? names->items[0] : shown,
       .port = sighting->port,
-      .pid = socket_owner(monitor->engine.init, false, &sighting->client, sighting->client_port),
+      .pid = network_owner(monitor, false, &sighting->client, sighting->client_port),
   };
   question->ticket =
       decisions_ask(monitor->supervision.decisions, &request, on_answer, question, &answered);

@@ -168,9 +168,10 @@ static bool read_one(struct monitor *monitor) {
 }
 
 void driven_read(struct monitor *monitor) {
-  /* A few at a time: the terminal and the clients have their turn, too. */
-  for (int i = 0; i < 32 && read_one(monitor); i++)
-    ;
+  for (struct turn turn = turn_new(); turn_goes_on(&turn);) {
+    if (!read_one(monitor))
+      return;
+  }
 }
 
 /* ---- the end ---- */

@@ -21,11 +21,21 @@
 #define LIFELINE_GRACE_NS   (2ull * 1000 * 1000 * 1000)
 #define LENT_TERMINAL_NS    (200ull * 1000 * 1000)
 #define GATE_LOOK_NS        (100ull * 1000 * 1000)
+#define TURN_NS             (5ull * 1000 * 1000)
+#define TURN_MESSAGES       32
 
 uint64_t monotonic_ns(void) {
   struct timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);
   return (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec;
+}
+
+struct turn turn_new(void) {
+  return (struct turn){.until_ns = monotonic_ns() + TURN_NS};
+}
+
+bool turn_goes_on(struct turn *turn) {
+  return turn->messages++ < TURN_MESSAGES && monotonic_ns() < turn->until_ns;
 }
 
 void session_new_id(char ret_id[SESSION_ID_LENGTH + 1]) {

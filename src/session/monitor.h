@@ -79,3 +79,12 @@ void monitor_notify(struct monitor *monitor, const struct session_notice *notice
 json_t *monitor_stats_json(struct monitor *monitor);
 
 uint64_t monotonic_ns(void);
+
+/* A turn of somebody whose messages the workload causes: a few of them, and not for long. The
+ * limits, signals, the terminal and the clients have theirs, too. */
+struct turn {
+  unsigned messages;
+  uint64_t until_ns;
+};
+struct turn turn_new(void);
+bool turn_goes_on(struct turn *turn);

@@ -240,6 +240,13 @@ static void answer_at_once(struct network_question *question, enum answer given)
   forget(&monitor->network, question);
 }
 
+pid_t network_owner(struct monitor *monitor, bool datagrams, const struct address *address,
+                    uint16_t port) {
+  if (!bucket_take(&monitor->network.owning, monotonic_ns()))
+    return 0;
+  return socket_owner(monitor->engine.init, datagrams, address, port);
+}
+
 static void ask(struct monitor *monitor, const struct link_message *message) {
   struct decisions *decisions = monitor->supervision.decisions;
   if (!decisions) {
@@ -256,8 +263,7 @@ static void ask(struct monitor *monitor, const struct link_message *message) {
       .want = WANT_CONNECT,
       .host = message->host,
       .port = message->port,
-      .pid = socket_owner(monitor->engine.init, !message->stream, &message->client,
-                          message->client_port),
+      .pid = network_owner(monitor, !message->stream, &message->client, message->client_port),
   };
   struct network_question *question = xcalloc(1, sizeof *question);
   *question = (struct network_question){
@@ -358,9 +364,10 @@ void network_read(struct monitor *monitor) {
     return;
   }
   send_answers(&monitor->network);
-  /* A few at a time: the terminal and the clients have their turn, too. */
-  for (int i = 0; i < 32 && may_read(&monitor->network) && read_one(monitor); i++)
-    ;
+  for (struct turn turn = turn_new(); turn_goes_on(&turn);) {
+    if (!may_read(&monitor->network) || !read_one(monitor))
+      return;
+  }
 }
 
 /* ---- the end ---- */

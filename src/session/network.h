@@ -20,6 +20,11 @@ struct monitor;
 #define RECORD_BURST      1024
 #define RECORD_PER_SECOND 100
 
+/* Nor must it keep the monitor busy with finding out who asks: rather more than the audit log lists
+ * of what is denied without a question. */
+#define OWNER_BURST      200
+#define OWNER_PER_SECOND 20
+
 struct network {
   pid_t relay;                 /* 0: there is none */
   int idle;                    /* an epoll of the sockets while there is none yet, or -1 */
@@ -29,6 +34,7 @@ struct network {
   struct network_question *questions; /* that wait for an answer */
   struct network_answer *unsent;      /* answers that the line had no room for */
   struct bucket recording;            /* lines about new hosts in the audit log */
+  struct bucket owning;               /* searches for who asks */
   bool ready;                         /* it has said so */
   bool failed;                        /* there can be none */
   struct driven driven;               /* a driver in place of the relay */
@@ -37,6 +43,7 @@ struct network {
   ((struct network){.line = -1,                                                                    \
                     .idle = -1,                                                                    \
                     .driven = DRIVEN_NONE,                                                         \
+                    .owning = bucket_new(OWNER_BURST, OWNER_PER_SECOND),                           \
                     .sockets = {-1, -1, -1, -1, -1, -1, -1, -1, -1, -1}})
 
 /* The session's init has sent sockets of the relay, which is started when one of them is used for
@@ -51,6 +58,11 @@ void network_note_supervisors(struct monitor *monitor);
 /* What to poll for, and what to do then. */
 struct pollfd network_watch(const struct network *network);
 void network_read(struct monitor *monitor);
+
+/* The process that a socket of the session belongs to, for whoever is asked or told; 0: not known,
+ * or too many were looked for of late. */
+pid_t network_owner(struct monitor *monitor, bool datagrams, const struct address *address,
+                    uint16_t port);
 
 /* Tells it to end, without waiting. */
 void network_stop(struct monitor *monitor);

@@ -2,7 +2,6 @@
  * has the inode, and the descriptors of its processes lead to it. */
 #include "session/sockets.h"
 
-#include <ctype.h>
 #include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -13,9 +12,23 @@
 #include "core/cleanup.h"
 #include "core/file.h"
 
-#define TABLE_LIMIT   (4 << 20)
-#define PROCESS_LIMIT 512
-#define FILE_LIMIT    4096 /* of one process */
+/* The workload decides how many connections, processes and descriptors there are to be looked at,
+ * and meanwhile the monitor serves nobody else: some milliseconds, and it is not found. */
+#define STEP_LIMIT     4096 /* lines of the table and descriptors */
+#define PROCESS_STEPS  16   /* what a process costs without its descriptors */
+#define CHILDREN_LIMIT (1 << 16)
+
+struct search {
+  unsigned long inode;
+  unsigned steps_left;
+};
+
+static bool may_step(struct search *search, unsigned steps) {
+  if (search->steps_left < steps)
+    return false;
+  search->steps_left -= steps;
+  return true;
+}
 
 /* As the kernel writes it: words of four bytes, in the order of this machine. */
 static void write_address(const struct address *address, char ret_text[48]) {
@@ -27,31 +40,31 @@ static void write_address(const struct address *address, char ret_text[48]) {
   }
 }
 
-static unsigned long find_inode(pid_t init, bool datagrams, const struct address *address,
-                                uint16_t port) {
-  char path[64], wanted[64], hex[48];
+static bool find_inode(struct search *search, pid_t init, bool datagrams,
+                       const struct address *address, uint16_t port) {
+  char path[64], wanted[64], hex[48], text[512];
   write_address(address, hex);
   snprintf(wanted, sizeof wanted, ": %s:%04X ", hex, port);
   snprintf(path, sizeof path, "/proc/%d/net/%s%s", (int)init, datagrams ? "udp" : "tcp",
            address->family == 6 ? "6" : "");
-  _cleanup_free_ char *table = NULL;
-  if (file_read_at(AT_FDCWD, path, TABLE_LIMIT, &table, NULL) < 0)
-    return 0;
-  const char *line = strstr(table, wanted);
-  unsigned long inode = 0;
-  if (line)
-    (void)sscanf(line + strlen(wanted), "%*s %*s %*s %*s %*s %*s %*s %lu", &inode);
-  return inode;
+  FILE *table = fopen(path, "re");
+  const char *found = NULL;
+  while (table && !found && may_step(search, 1) && fgets(text, sizeof text, table))
+    found = strstr(text, wanted);
+  if (table)
+    fclose(table);
+  return found &&
+         sscanf(found + strlen(wanted), "%*s %*s %*s %*s %*s %*s %*s %lu", &search->inode) == 1;
 }
 
-static bool has_socket(pid_t pid, unsigned long inode) {
+static bool has_socket(struct search *search, pid_t pid) {
   char path[64], wanted[64], target[64];
-  snprintf(wanted, sizeof wanted, "socket:[%lu]", inode);
+  snprintf(wanted, sizeof wanted, "socket:[%lu]", search->inode);
   snprintf(path, sizeof path, "/proc/%d/fd", (int)pid);
   DIR *folder = opendir(path);
   bool found = false;
   struct dirent *entry;
-  for (int i = 0; folder && !found && i < FILE_LIMIT && (entry = readdir(folder)); i++) {
+  while (folder && !found && may_step(search, 1) && (entry = readdir(folder))) {
     ssize_t length = readlinkat(dirfd(folder), entry->d_name, target, sizeof target - 1);
     if (length <= 0)
       continue;
@@ -63,27 +76,26 @@ static bool has_socket(pid_t pid, unsigned long inode) {
   return found;
 }
 
-static pid_t search(pid_t pid, unsigned long inode, unsigned *budget) {
-  if (*budget == 0)
+static pid_t find_owner(struct search *search, pid_t pid) {
+  if (!may_step(search, PROCESS_STEPS))
     return 0;
-  (*budget)--;
-  if (has_socket(pid, inode))
+  if (has_socket(search, pid))
     return pid;
   char path[64];
   snprintf(path, sizeof path, "/proc/%d/task/%d/children", (int)pid, (int)pid);
   _cleanup_free_ char *children = NULL;
-  if (file_read_at(AT_FDCWD, path, 1 << 16, &children, NULL) < 0)
+  if (file_read_at(AT_FDCWD, path, CHILDREN_LIMIT, &children, NULL) < 0)
     return 0;
   pid_t found = 0;
   char *rest = NULL;
   for (char *word = strtok_r(children, " \n", &rest); word && !found;
        word = strtok_r(NULL, " \n", &rest))
-    found = search((pid_t)atoi(word), inode, budget);
+    found = find_owner(search, (pid_t)atoi(word));
   return found;
 }
 
 pid_t socket_owner(pid_t init, bool datagrams, const struct address *address, uint16_t port) {
-  unsigned long inode = address->family ? find_inode(init, datagrams, address, port) : 0;
-  unsigned budget = PROCESS_LIMIT;
-  return inode ? search(init, inode, &budget) : 0;
+  struct search search = {.steps_left = STEP_LIMIT};
+  bool known = address->family && find_inode(&search, init, datagrams, address, port);
+  return known && search.inode ? find_owner(&search, init) : 0;
 }

@@ -174,6 +174,43 @@ def test_nobody_to_ask(net):
     assert result.exit in (7, 56) and "--allow-network=203.0.113.11:80" in result.stderr, result
 
 
+# Processes with many descriptors each, before the one that knocks at ever new addresses.
+MANY_DESCRIPTORS = """
+import os, resource, socket, sys, time
+def knock(last):
+    knocking = socket.socket()
+    knocking.setblocking(False)
+    knocking.connect_ex(("203.0.114.%d" % last, 80))
+    return knocking
+hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 4096), hard))
+first = knock(1)
+time.sleep(0.5)
+held = [os.open("/dev/null", os.O_RDONLY) for _ in range(min(hard, 4096) - 500)]
+hears, told = os.pipe()
+for _ in range(int(sys.argv[1])):
+    if os.fork() == 0:
+        os.close(told)
+        os.read(hears, 1)
+        os._exit(0)
+if os.fork() == 0:
+    crowd = [knock(last) for last in range(2, 202)]
+    time.sleep(60)
+time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("processes", [0, 300])
+def test_search_for_who_asks_holds_nobody_up(net, processes):
+    """The limits' clock goes on however much there is to be searched; and who is found is told."""
+    result = run(net, ["/usr/bin/python3", "-c", MANY_DESCRIPTORS, str(processes)],
+                 [*GOOD, "--timeout", "4s"], timeout=60)
+    assert result.exit == 124 and result.seconds < 12, result
+    told = [line for line in result.stderr.splitlines() if "may not connect to" in line]
+    assert "python3" in told[0] and "203.0.114.1:80" in told[0], result
+    assert "203.0.114.10:80" in result.stderr, "the others were asked about, too"
+
+
 def test_what_was_approved_stays_so_when_nobody_is_left(net):
     script = "curl -sS -m 15 --noproxy '*' http://other.test/; until [ -e go ]; do sleep 0.02; done; " \
              "getent hosts other.test && curl -sS -m 15 --noproxy '*' http://other.test/2"
