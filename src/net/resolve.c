@@ -47,6 +47,7 @@ struct resolver_watch {
 struct resolver {
   struct loop *loop;
   ares_channel channel;
+  ares_channel retired; /* of the configuration before, until nobody is at work in it; or NULL */
   struct stat configuration;
   struct strv domains; /* of `search` */
   uint64_t next_look_ms;
@@ -155,11 +156,11 @@ static bool same_file(const struct stat *a, const struct stat *b) {
          a->st_mtim.tv_sec == b->st_mtim.tv_sec && a->st_mtim.tv_nsec == b->st_mtim.tv_nsec;
 }
 
-/* Questions that are on their way to the old servers end with an error. */
+/* Who asks may be called back by the library this very moment: its channel must outlive that. */
 static void look_at_configuration(struct resolver *resolver) {
   uint64_t now = loop_now_ms();
   struct stat current = {0};
-  if (now < resolver->next_look_ms)
+  if (now < resolver->next_look_ms || resolver->retired)
     return;
   resolver->next_look_ms = now + LOOK_AGAIN_MS;
   if (stat("/etc/resolv.conf", &current) < 0 || same_file(&current, &resolver->configuration))
@@ -167,9 +168,17 @@ static void look_at_configuration(struct resolver *resolver) {
   resolver->configuration = current;
   ares_channel old = resolver->channel;
   if (open_channel(resolver) == 0)
-    ares_destroy(old);
+    resolver->retired = old;
   else
     resolver->channel = old;
+}
+
+/* Questions that are on their way to the old servers end with an error. */
+static void destroy_retired(struct resolver *resolver) {
+  ares_channel old = resolver->retired;
+  resolver->retired = NULL;
+  if (old)
+    ares_destroy(old);
 }
 
 /* ---- answers ---- */
@@ -294,6 +303,8 @@ void resolver_withdraw(struct resolver *resolver, void *context) {
 
 int resolver_timeout(struct resolver *resolver) {
   struct timeval most = {.tv_sec = 60}, wait;
+  if (resolver->retired)
+    return 0;
   if (!resolver->questions || !ares_timeout(resolver->channel, &most, &wait))
     return -1;
   return (int)(wait.tv_sec * 1000 + wait.tv_usec / 1000 + 1);
@@ -302,4 +313,5 @@ int resolver_timeout(struct resolver *resolver) {
 void resolver_tick(struct resolver *resolver) {
   if (resolver->questions)
     ares_process_fd(resolver->channel, ARES_SOCKET_BAD, ARES_SOCKET_BAD);
+  destroy_retired(resolver);
 }

@@ -35,4 +35,4 @@ void resolver_withdraw(struct resolver *resolver, void *context);
 
 /* When to call resolver_tick at the latest, in milliseconds; -1: no need. */
 int resolver_timeout(struct resolver *resolver);
-void resolver_tick(struct resolver *resolver);
+void resolver_tick(struct resolver *resolver); /* never from a callback */

@@ -127,6 +127,37 @@ def test_relay_stopped_holds_nobody_up(net, session):
     assert session.run(GOOD)[0] == 0
 
 
+# Two questions in one connection: the second is asked while the first is being answered.
+TWO_QUESTIONS = """
+import socket, struct, sys
+def question(number):
+    name = b"".join(bytes([len(part)]) + part.encode() for part in (str(number), "late", "test"))
+    message = struct.pack("!HHHHHH", number, 0x100, 1, 0, 0, 0) + name + b"\\0\\0\\1\\0\\1"
+    return struct.pack("!H", len(message)) + message
+first = int(sys.argv[1])
+asking = socket.create_connection(("127.0.0.53", 53), timeout=15)
+asking.sendall(question(first) + question(first + 1))
+with asking.makefile("rb") as answers:
+    for number in (first, first + 1):
+        answer = answers.read(struct.unpack("!H", answers.read(2))[0])
+        print(struct.unpack("!HHHH", answer[:8]) == (number, 0x8180, 1, 1), flush=True)
+"""
+
+
+@pytest.mark.parametrize("changed", [False, True])
+def test_name_servers_change_while_a_name_is_looked_up(net, changed):
+    net.internet.queries.clear()
+    first = "3" if changed else "1"
+    process = net.popen(net.wrap(["/usr/bin/python3", "-c", TWO_QUESTIONS, first], allow("*.late.test")),
+                        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert sessions.eventually(lambda: net.internet.was_asked(f"{first}.late.test"))
+    if changed:
+        with open(net.internet.resolver, "a") as resolver:
+            resolver.write("# changed\n")
+    out, err = process.communicate(timeout=30)
+    assert out == "True\nTrue\n" and "has ended" not in err, (out, err)
+
+
 def test_monitor_killed_takes_the_relay_along(net, session):
     session.run(GOOD)
     relay = relay_of(session)

@@ -42,6 +42,7 @@ ZONE = {
     "middle.test": ["=db.corp.test"],
     "circle.test": ["=circle.test"],
     "inward.test": ["=private.test"],
+    "late.test": ["203.0.113.10"],  # see servers.py
     "dead.test": ["203.0.113.99"],
     "empty.test": [],  # it exists, with other data than addresses
     "db.corp.test": ["203.0.113.10"],
