@@ -36,7 +36,7 @@ static int start_connecting(struct flow *flow, const struct address *address, ui
     return result;
   }
   flow->server.watch.fd = fd;
-  flow->server.readable = flow->server.writable = false;
+  flow->server.readable = flow->server.writable = flow->server.hung_up = false;
   int result = loop_add(&flow->relay->loop, &flow->server.watch);
   if (result < 0)
     loop_close(&flow->relay->loop, &flow->server.watch);

@@ -228,7 +228,8 @@ static void expire(struct flow *flow) {
   if (flow->state == FLOW_CONNECTING && flow_connect_late(flow))
     return;
   if (flow->state == FLOW_CONNECTING || flow->state == FLOW_RESOLVING ||
-      flow->state == FLOW_RECORDING || flow->state == FLOW_UPSTREAM) {
+      flow->state == FLOW_RECORDING || flow->state == FLOW_UPSTREAM ||
+      flow->state == FLOW_HTTP_RELAYING) {
     flow_withdraw(flow);
     flow->state = FLOW_CONNECTING;
     flow_fail(flow, "no answer in time");

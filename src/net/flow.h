@@ -10,7 +10,7 @@
 #include "net/resolve.h"
 
 #define HEAD_LIMIT 65536 /* of a proxy request */
-#define READ_MS    30000 /* for a proxy request or a DNS message to be complete */
+#define READ_MS    30000 /* for a proxy request, an answer's head or a DNS message to be complete */
 
 enum flow_kind {
   FLOW_LED,     /* led here by the rules; it knows nothing of us */

@@ -116,10 +116,17 @@ static bool take_fields(struct http_head *head) {
   return *at == '\r'; /* all lines were fields */
 }
 
+/* Nothing that may still come makes a head of what is wrong already, as lines that end in LF alone
+ * are. */
+static enum http_result judge_beginning(const char *bytes, size_t length) {
+  size_t open = length > 0 && bytes[length - 1] == '\r';
+  return lines_are_clean(bytes, length - open) ? HTTP_MORE : HTTP_WRONG;
+}
+
 static enum http_result split_head(const char *bytes, size_t length, struct http_head *ret) {
   const char *end = memmem(bytes, length, "\r\n\r\n", 4);
   if (!end)
-    return memchr(bytes, '\0', length) ? HTTP_WRONG : HTTP_MORE;
+    return judge_beginning(bytes, length);
   *ret = (struct http_head){.length = (size_t)(end - bytes) + 4, .first = bytes};
   if (!lines_are_clean(bytes, ret->length))
     return HTTP_WRONG;

@@ -267,6 +267,18 @@ static void become_raw(struct flow *flow) {
   pump(flow);
 }
 
+/* A host may think about its answer as long as it likes, but what it has begun to say has an end.
+ */
+static void wait_for_head(struct flow *flow) {
+  if (flow->server.hung_up) {
+    flow_fail(flow, "it closed the connection in the middle of an answer's head");
+    return;
+  }
+  flow->server.readable = false;
+  if (flow->until_ms == 0)
+    flow->until_ms = loop_now_ms() + READ_MS;
+}
+
 /* There may be some before the answer itself ("100 Continue"). False: nothing more for now. */
 static bool pass_response_head(struct flow *flow) {
   struct http_exchange *exchange = flow->http;
@@ -286,13 +298,14 @@ static bool pass_response_head(struct flow *flow) {
   struct http_response response;
   enum http_result result = http_response_parse(head, (size_t)got, exchange->no_body, &response);
   if (result == HTTP_MORE && got < HEAD_LIMIT - 1) {
-    server->readable = false;
+    wait_for_head(flow);
     return false;
   }
   if (result != HTTP_OK) {
     flow_fail(flow, "its answer cannot be read");
     return false;
   }
+  flow->until_ms = 0;
   end_write(&flow->client, server, head, response.head.length);
   end_skip(server, response.head.length);
   count(flow, false, response.head.length);

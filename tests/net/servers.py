@@ -111,6 +111,15 @@ def serve_names(address, zone):
 # ---- web ----
 
 
+# The beginning of an answer, and the end of the connection; /stuck leaves it open.
+ODD_HEADS = {
+    "/half": b"HTTP/1.1 200 OK\r\nContent-Le",
+    "/half-hints": b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 20",
+    "/line-feeds": b"HTTP/1.1 200 OK\nContent-Length: 5\n\nhello",
+    "/stuck": b"HTTP/1.1 200 OK\r\nContent-Le",
+}
+
+
 class Web(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
@@ -137,6 +146,11 @@ class Web(http.server.BaseHTTPRequestHandler):
         elif self.path == "/continue":  # never comes to an answer
             for _ in range(BIG // 1000):
                 self.wfile.write(b"HTTP/1.1 100 Continue\r\nX-Padding: %s\r\n\r\n" % (b"x" * 5000))
+        elif self.path in ODD_HEADS:
+            self.wfile.write(ODD_HEADS[self.path])
+            self.wfile.flush()
+            time.sleep(60 if self.path == "/stuck" else 0)
+            self.close_connection = True
         elif self.path == "/hints":  # two heads and a body at once
             self.wfile.write(b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 200 OK\r\n"
                              b"Content-Length: 5\r\n\r\nhints")

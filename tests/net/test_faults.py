@@ -85,6 +85,8 @@ def lines_of_shell(net, before=()):
     process.stdout.close()
 
 
+LONG = pytest.mark.skipif(not os.environ.get("SANDBOX_TEST_LONG"),
+                          reason="waits for the relay's patience; with SANDBOX_TEST_LONG=1")
 GOOD = "curl -sS -m 10 --noproxy '*' http://good.test/"
 
 
@@ -401,6 +403,20 @@ def test_answers_before_the_answer(net, session):
     assert session.run(GOOD)[0] == 0
     assert resident_kilobytes(relay_of(session)) < 40_000
     session.run("kill %1 2>/dev/null")
+
+
+@pytest.mark.parametrize("path, reason", [
+    ("half", "in the middle of an answer's head"),
+    ("half-hints", "in the middle of an answer's head"),
+    ("line-feeds", "its answer cannot be read"),
+    pytest.param("stuck", "no answer in time", marks=LONG),
+])
+def test_answer_whose_head_has_no_end(net, session, path, reason):
+    """By the HTTP proxy: whoever asked is told so, and does not wait for ever."""
+    code, said = session.run(f"curl -sS -m 45 -w '%{{http_code}}\\n' http://good.test/{path}")
+    assert code == 0 and said.endswith("502\n") and reason in said, said
+    _, said = session.run("curl -sS -m 5 http://good.test/hints http://good.test/chunked; echo")
+    assert said == "hintsone two three\n", "others are answered"
 
 
 @pytest.mark.parametrize("kind", ["tcp", "udp"])

@@ -278,6 +278,8 @@ static void test_http_requests(void **state) {
       {"GET http://a/ HTTP/1.1\r\nHost: a\r\n\r\n", HTTP_OK},
       {"CONNECT a:443 HTTP/1.1\r\n\r\n", HTTP_OK},
       {"GET http://a/ HTTP/1.1\r\nHost: a\r\n", HTTP_MORE},
+      {"GET http://a/ HTTP/1.1\r\nHost: a\r", HTTP_MORE},
+      {"GET http://a/ HTTP/1.1\nHost: a\n\n", HTTP_WRONG},
       {"GET http://a/ HTTP/2.0\r\n\r\n", HTTP_WRONG},
       {"GET http://a/\r\n\r\n", HTTP_WRONG},
       {"GET  HTTP/1.1\r\n\r\n", HTTP_WRONG},
