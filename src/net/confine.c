@@ -5,15 +5,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/landlock.h>
 #include <linux/seccomp.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -183,19 +180,8 @@ static void allow_reading(int ruleset, const char *path) {
     (void)syscall(SYS_landlock_add_rule, ruleset, LANDLOCK_RULE_PATH_BENEATH, &rule, 0);
 }
 
-/* resolv.conf is often a link into a folder of its own below /run, where a new one replaces it. */
-static void allow_resolver_folder(int ruleset) {
-  char path[PATH_MAX];
-  if (!realpath("/etc/resolv.conf", path) || strncmp(path, "/run/", 5) != 0)
-    return;
-  char *slash = strrchr(path, '/');
-  if (slash == path + 4)
-    return; /* in /run itself, which has more */
-  *slash = '\0';
-  allow_reading(ruleset, path);
-}
-
-/* A second wall behind the system calls; kernels without it have only those. */
+/* A second wall behind the system calls; kernels without it have only those. What replaces the
+ * first two is brought by the monitor; see name-files.h. */
 static int restrict_files(void) {
   static const char *const files[] = {"/etc/resolv.conf", "/etc/hosts",    "/etc/nsswitch.conf",
                                       "/etc/host.conf",   "/etc/services", "/dev/urandom"};
@@ -208,7 +194,6 @@ static int restrict_files(void) {
     return -errno;
   for (size_t i = 0; i < ARRAY_SIZE(files); i++)
     allow_reading(ruleset, files[i]);
-  allow_resolver_folder(ruleset);
   return syscall(SYS_landlock_restrict_self, ruleset, 0) < 0 ? -errno : 0;
 }
 

@@ -11,8 +11,10 @@ enum link_kind {
   LINK_WITHDRAW, /* nobody waits for that answer any more */
   LINK_RECORD,   /* the first connection to a host and port: write it down before it is made */
   LINK_DENIED,   /* refused; count: how many since the last of these */
+  LINK_RENEW,    /* resolv.conf or hosts is another now: send copies */
   /* monitor → relay */
   LINK_ANSWER, /* to a question, or to what is to be written down; allowed: yes or no */
+  LINK_FILES,  /* with copies of resolv.conf and hosts, if they could be made */
 };
 
 #define RECORD_FAILED "the audit log cannot be written"

@@ -121,28 +121,42 @@ static int watch_sockets(struct relay *relay) {
 
 /* ---- the monitor ---- */
 
+static void on_answer(struct relay *relay, struct link_message *message) {
+  message->reason[sizeof message->reason - 1] = '\0';
+  if (record_answered(relay, message)) {
+    flow_recorded(relay, message);
+    datagrams_recorded(relay, message);
+    pings_recorded(relay, message);
+  } else {
+    flow_answered(relay, message);
+    questions_answered(relay, message);
+  }
+}
+
 static void on_line(struct watch *watch, uint32_t events) {
   struct relay *relay = the_relay;
   struct link_message message;
+  int fds[FD_PASS_LIMIT];
   (void)events;
   for (;;) {
-    ssize_t got = recv(watch->fd, &message, sizeof message, MSG_DONTWAIT);
-    if (got < 0 && (errno == EAGAIN || errno == EINTR))
+    ssize_t got = fd_receive(watch->fd, fds, &message, sizeof message);
+    if (got == -EAGAIN)
       return;
-    if (got != sizeof message || message.kind != LINK_ANSWER) {
+    if (got == sizeof message && message.kind == LINK_ANSWER) {
+      on_answer(relay, &message);
+    } else if (got == sizeof message && message.kind == LINK_FILES) {
+      resolver_take_files(relay->resolver, fds);
+    } else {
       relay->loop.over = true; /* the monitor is gone, and so are we */
       return;
     }
-    message.reason[sizeof message.reason - 1] = '\0';
-    if (record_answered(relay, &message)) {
-      flow_recorded(relay, &message);
-      datagrams_recorded(relay, &message);
-      pings_recorded(relay, &message);
-    } else {
-      flow_answered(relay, &message);
-      questions_answered(relay, &message);
-    }
   }
+}
+
+/* If it does not get there, the resolver asks again. */
+static void ask_for_files(void) {
+  static const struct link_message message = {.kind = LINK_RENEW};
+  (void)send(the_relay->line.fd, &message, sizeof message, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
 /* ---- a driver's minder ---- */
@@ -290,7 +304,7 @@ void relay_main(const struct relay_input *input) {
     return;
   annex_start(&relay);
   relay.names = names_new();
-  relay.resolver = resolver_new(&relay.loop);
+  relay.resolver = resolver_new(&relay.loop, ask_for_files);
   if (!relay.resolver || loop_add_level(&relay.loop, &relay.line, EPOLLIN) < 0 ||
       watch_openings(&relay) < 0 || guard_prepare() < 0 || relay_confine() < 0 ||
       watch_sockets(&relay) < 0)

@@ -3,21 +3,23 @@
 
 #include <ares.h>
 #include <netdb.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/epoll.h>
-#include <sys/stat.h>
+#include <unistd.h>
 
 #include "core/alloc.h"
 #include "core/strv.h"
 
-#define REMEMBER_MS   3000 /* an answer is used again; the guard looks at it each time */
-#define REMEMBERED    64
-#define WATCHED       64
-#define ASK_MS        2500
-#define ASK_TRIES     2
-#define LOOK_AGAIN_MS 2000 /* at resolv.conf: a notebook changes networks */
+#define REMEMBER_MS    3000 /* an answer is used again; the guard looks at it each time */
+#define REMEMBERED     64
+#define WATCHED        64
+#define ASK_MS         2500
+#define ASK_TRIES      2
+#define NAME_PATH_SIZE 32
+#define RENEW_MS       2000 /* then the monitor is told again that the files are others */
 
 struct waiting {
   struct waiting *next;
@@ -30,6 +32,7 @@ struct question {
   struct question *next;
   struct resolver *resolver;
   char name[HOST_NAME_SIZE];
+  bool is_asked; /* else it waits for the files */
   struct waiting *waiting;
 };
 
@@ -47,10 +50,13 @@ struct resolver_watch {
 struct resolver {
   struct loop *loop;
   ares_channel channel;
-  ares_channel retired; /* of the configuration before, until nobody is at work in it; or NULL */
-  struct stat configuration;
-  struct strv domains; /* of `search` */
-  uint64_t next_look_ms;
+  resolve_renew *renew;
+  struct name_stamp stamp; /* of the files that we have, or that were asked for last */
+  bool renewing;           /* other files are on their way */
+  uint64_t renew_again_ms;
+  int copies[NAME_FILES];                 /* -1: the files themselves are read */
+  char paths[NAME_FILES][NAME_PATH_SIZE]; /* where they are read */
+  struct strv domains;                    /* of `search` */
   struct question *questions;
   struct remembered remembered[REMEMBERED];
   unsigned next_remembered;
@@ -129,21 +135,26 @@ static int open_channel(struct resolver *resolver) {
       .lookups = lookups,
       .sock_state_cb = on_socket,
       .sock_state_cb_data = resolver,
+      .resolvconf_path = resolver->paths[NAME_FILE_RESOLVER],
   };
   int mask = ARES_OPT_FLAGS | ARES_OPT_TIMEOUTMS | ARES_OPT_TRIES | ARES_OPT_LOOKUPS |
-             ARES_OPT_SOCK_STATE_CB;
-  if (ares_init_options(&resolver->channel, &options, mask) != ARES_SUCCESS)
+             ARES_OPT_SOCK_STATE_CB | ARES_OPT_RESOLVCONF;
+  /* The other path has no option that all versions know. */
+  if (setenv("CARES_HOSTS", resolver->paths[NAME_FILE_HOSTS], 1) < 0 ||
+      ares_init_options(&resolver->channel, &options, mask) != ARES_SUCCESS)
     return -1;
   read_domains(resolver);
   return 0;
 }
 
-struct resolver *resolver_new(struct loop *loop) {
+struct resolver *resolver_new(struct loop *loop, resolve_renew *renew) {
   struct resolver *resolver = xcalloc(1, sizeof *resolver);
-  resolver->loop = loop;
+  *resolver = (struct resolver){.loop = loop, .renew = renew, .copies = {-1, -1}};
+  for (int i = 0; i < NAME_FILES; i++)
+    snprintf(resolver->paths[i], NAME_PATH_SIZE, "%s", name_file_paths[i]);
   for (size_t i = 0; i < WATCHED; i++)
     resolver->watches[i].watch.fd = -1;
-  (void)stat("/etc/resolv.conf", &resolver->configuration);
+  (void)name_stamp_renew(&resolver->stamp);
   if (ares_library_init(ARES_LIB_INIT_ALL) != ARES_SUCCESS || open_channel(resolver) < 0) {
     free(resolver);
     return NULL;
@@ -151,34 +162,11 @@ struct resolver *resolver_new(struct loop *loop) {
   return resolver;
 }
 
-static bool same_file(const struct stat *a, const struct stat *b) {
-  return a->st_dev == b->st_dev && a->st_ino == b->st_ino &&
-         a->st_mtim.tv_sec == b->st_mtim.tv_sec && a->st_mtim.tv_nsec == b->st_mtim.tv_nsec;
-}
-
-/* Who asks may be called back by the library this very moment: its channel must outlive that. */
-static void look_at_configuration(struct resolver *resolver) {
-  uint64_t now = loop_now_ms();
-  struct stat current = {0};
-  if (now < resolver->next_look_ms || resolver->retired)
-    return;
-  resolver->next_look_ms = now + LOOK_AGAIN_MS;
-  if (stat("/etc/resolv.conf", &current) < 0 || same_file(&current, &resolver->configuration))
-    return;
-  resolver->configuration = current;
-  ares_channel old = resolver->channel;
-  if (open_channel(resolver) == 0)
-    resolver->retired = old;
-  else
-    resolver->channel = old;
-}
-
-/* Questions that are on their way to the old servers end with an error. */
-static void destroy_retired(struct resolver *resolver) {
-  ares_channel old = resolver->retired;
-  resolver->retired = NULL;
-  if (old)
-    ares_destroy(old);
+/* Nobody is asked meanwhile: the old name servers may be of a network that we have left. */
+static void renew_files(struct resolver *resolver) {
+  resolver->renewing = true;
+  resolver->renew_again_ms = loop_now_ms() + RENEW_MS;
+  resolver->renew();
 }
 
 /* ---- answers ---- */
@@ -237,6 +225,10 @@ static enum resolve_status status_of(int result) {
 static void on_answer(void *context, int result, int timeouts, struct ares_addrinfo *info) {
   (void)timeouts;
   struct question *question = context;
+  if (result == ARES_EDESTRUCTION) { /* on its way to the old servers: the new ones are asked */
+    question->is_asked = false;
+    return;
+  }
   struct resolved resolved = {.status = status_of(result)};
   if (info)
     collect(info, &resolved);
@@ -262,6 +254,13 @@ static struct question *find_question(struct resolver *resolver, const char *nam
   return question;
 }
 
+static void ask_outside(struct question *question) {
+  struct ares_addrinfo_hints hints = {
+      .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = ARES_AI_ENVHOSTS};
+  question->is_asked = true;
+  ares_getaddrinfo(question->resolver->channel, question->name, NULL, &hints, on_answer, question);
+}
+
 void resolver_ask(struct resolver *resolver, const char *name, resolve_callback *callback,
                   void *context) {
   const struct resolved *known = recall(resolver, name);
@@ -270,7 +269,8 @@ void resolver_ask(struct resolver *resolver, const char *name, resolve_callback 
     callback(context, &copy);
     return;
   }
-  look_at_configuration(resolver);
+  if (name_stamp_renew(&resolver->stamp))
+    renew_files(resolver);
   struct question *question = find_question(resolver, name);
   bool is_new = !question;
   if (is_new) {
@@ -282,9 +282,8 @@ void resolver_ask(struct resolver *resolver, const char *name, resolve_callback 
   struct waiting *waiting = xmalloc(sizeof *waiting);
   *waiting = (struct waiting){question->waiting, callback, context};
   question->waiting = waiting;
-  struct ares_addrinfo_hints hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
-  if (is_new)
-    ares_getaddrinfo(resolver->channel, question->name, NULL, &hints, on_answer, question);
+  if (is_new && !resolver->renewing)
+    ask_outside(question);
 }
 
 void resolver_withdraw(struct resolver *resolver, void *context) {
@@ -301,17 +300,70 @@ void resolver_withdraw(struct resolver *resolver, void *context) {
   }
 }
 
+/* ---- other files ---- */
+
+static void use_copies(struct resolver *resolver, const int copies[NAME_FILES]) {
+  for (int i = 0; i < NAME_FILES; i++) {
+    if (resolver->copies[i] >= 0)
+      close(resolver->copies[i]);
+    resolver->copies[i] = copies[i];
+    snprintf(resolver->paths[i], NAME_PATH_SIZE, "/proc/self/fd/%d", copies[i]);
+  }
+}
+
+static struct question *find_unasked(const struct resolver *resolver) {
+  struct question *question = resolver->questions;
+  while (question && question->is_asked)
+    question = question->next;
+  return question;
+}
+
+/* There was no memory for them, or no descriptor is left here. Better what we have than nothing;
+ * the next who asks has us try again. */
+static void go_on_without(struct resolver *resolver, const int copies[NAME_FILES]) {
+  for (int i = 0; i < NAME_FILES; i++) {
+    if (copies[i] >= 0)
+      close(copies[i]);
+  }
+  resolver->stamp = (struct name_stamp){0};
+}
+
+static void replace_channel(struct resolver *resolver) {
+  ares_channel old = resolver->channel;
+  if (open_channel(resolver) == 0)
+    ares_destroy(old);
+  else
+    resolver->channel = old;
+}
+
+void resolver_take_files(struct resolver *resolver, const int copies[NAME_FILES]) {
+  struct question *question;
+  if (copies[NAME_FILE_RESOLVER] < 0 || copies[NAME_FILE_HOSTS] < 0) {
+    go_on_without(resolver, copies);
+  } else {
+    use_copies(resolver, copies);
+    replace_channel(resolver);
+  }
+  resolver->renewing = false;
+  while ((question = find_unasked(resolver))) /* one may be answered at once, and lead to others */
+    ask_outside(question);
+}
+
+/* ---- time ---- */
+
 int resolver_timeout(struct resolver *resolver) {
   struct timeval most = {.tv_sec = 60}, wait;
-  if (resolver->retired)
-    return 0;
+  if (resolver->renewing)
+    most = (struct timeval){.tv_sec = RENEW_MS / 1000};
   if (!resolver->questions || !ares_timeout(resolver->channel, &most, &wait))
     return -1;
   return (int)(wait.tv_sec * 1000 + wait.tv_usec / 1000 + 1);
 }
 
 void resolver_tick(struct resolver *resolver) {
-  if (resolver->questions)
-    ares_process_fd(resolver->channel, ARES_SOCKET_BAD, ARES_SOCKET_BAD);
-  destroy_retired(resolver);
+  if (!resolver->questions)
+    return;
+  ares_process_fd(resolver->channel, ARES_SOCKET_BAD, ARES_SOCKET_BAD);
+  if (resolver->renewing && loop_now_ms() >= resolver->renew_again_ms)
+    renew_files(resolver);
 }

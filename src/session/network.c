@@ -287,6 +287,16 @@ static void withdraw(struct monitor *monitor, uint32_t id) {
   forget(&monitor->network, question);
 }
 
+/* ---- how names are resolved ---- */
+
+/* If it does not get there, the relay asks again. What has not changed is not copied again, so that
+ * many who ask have the same memory. */
+static void send_name_files(struct network *network) {
+  static const struct link_message message = {.kind = LINK_FILES};
+  size_t count = name_files_renew(&network->name_files) == 0 ? NAME_FILES : 0;
+  (void)fd_send(network->line, network->name_files.copies, count, &message, sizeof message);
+}
+
 /* ---- reading ---- */
 
 /* The workload goes on without a network: what it could reach is less, never more. */
@@ -328,6 +338,9 @@ static void handle(struct monitor *monitor, struct link_message *message) {
     return;
   case LINK_WITHDRAW:
     withdraw(monitor, message->id);
+    return;
+  case LINK_RENEW:
+    send_name_files(&monitor->network);
     return;
   default:
     return;
@@ -411,6 +424,7 @@ void network_finish(struct monitor *monitor) {
   if (network->ledger && !monitor->request->plan->network.driver)
     note_figures(monitor); /* a driver's are written down with its own */
   ledger_free(network->ledger);
+  name_files_clear(&network->name_files);
   free(network->driven.answers);
   network->driven.answers = NULL;
   bool failed = network->failed;

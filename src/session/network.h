@@ -11,6 +11,7 @@
 #include "net/inside.h"
 #include "net/ledger.h"
 #include "net/link.h"
+#include "net/name-files.h"
 #include "session/bucket.h"
 #include "session/drivers.h"
 
@@ -35,6 +36,7 @@ struct network {
   struct network_answer *unsent;      /* answers that the line had no room for */
   struct bucket recording;            /* lines about new hosts in the audit log */
   struct bucket owning;               /* searches for who asks */
+  struct name_files name_files;       /* as the relay got them last */
   bool ready;                         /* it has said so */
   bool failed;                        /* there can be none */
   struct driven driven;               /* a driver in place of the relay */
@@ -43,6 +45,7 @@ struct network {
   ((struct network){.line = -1,                                                                    \
                     .idle = -1,                                                                    \
                     .driven = DRIVEN_NONE,                                                         \
+                    .name_files = NAME_FILES_NONE,                                                 \
                     .owning = bucket_new(OWNER_BURST, OWNER_PER_SECOND),                           \
                     .sockets = {-1, -1, -1, -1, -1, -1, -1, -1, -1, -1}})
 

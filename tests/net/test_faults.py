@@ -4,6 +4,7 @@ passes, and what has nothing to do with it goes on."""
 import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -158,6 +159,44 @@ def test_name_servers_change_while_a_name_is_looked_up(net, changed):
             resolver.write("# changed\n")
     out, err = process.communicate(timeout=30)
     assert out == "True\nTrue\n" and "has ended" not in err, (out, err)
+
+
+@pytest.fixture
+def own_etc(net):
+    """An /etc in which files can be replaced, in our own mount namespace."""
+    folder = os.path.join(net.internet.folder, "etc")
+    subprocess.run(["cp", "-a", "/etc", folder], check=True)
+    subprocess.run(["mount", "--bind", folder, "/etc"], check=True)
+    yield
+    subprocess.run(["umount", "/etc"], check=True)
+    shutil.rmtree(folder)
+
+
+def replace(path, text, renames):
+    written = path + ".new" if renames else path
+    with open(written, "w") as out:
+        out.write(text)
+    if renames:
+        os.rename(written, path)
+
+
+@pytest.mark.parametrize("renames", [False, True], ids=["written", "renamed"])
+def test_files_about_names_are_replaced(net, own_etc, renames):
+    """Who waits for a name server that is no more is answered by the new one."""
+    replace("/etc/resolv.conf", "nameserver 203.0.113.99\n", False)
+    script = ("curl -sS -m 10 --noproxy '*' http://good.test/first & until [ -e go ]; do sleep 0.02; done\n"
+              "curl -sS -m 10 --noproxy '*' http://www.good.test/second; wait\n"
+              "curl -sS -m 10 http://hosts.test/third")
+    process = net.popen(net.wrap(["sh", "-c", script], allow("good.test", "www.good.test", "hosts.test")),
+                        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    relay_of(process)
+    time.sleep(0.5)
+    replace("/etc/resolv.conf", "nameserver 203.0.113.53\n", renames)
+    replace("/etc/hosts", "127.0.0.1 localhost\n203.0.113.10 hosts.test\n", renames)
+    net.identity.file(net.path("go"), "")
+    out, err = process.communicate(timeout=30)
+    reached_paths = {json.loads(line)["path"] for line in out.splitlines()}
+    assert reached_paths == {"/first", "/second", "/third"}, (out, err)
 
 
 def test_monitor_killed_takes_the_relay_along(net, session):
