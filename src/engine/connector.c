@@ -36,13 +36,16 @@
 #endif
 #define SYNC_WAKE_UP 1UL /* SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP, an enum in newer headers */
 
-#define WAITING_LIMIT 512 /* each holds a descriptor */
-#define RETRY_MS      5
-#define SIGNALS_MS    50
+#define WAITING_LIMIT 512 /* each holds up to two descriptors */
+#define OWN_FILES     64
+#define RETRY_NS      (5 * 1000000ull)
+#define SIGNALS_NS    (50 * 1000000ull)
+#define IDLE_SHARE    10 /* times as long as it took to look at all who wait, they are left alone */
 
 /* A call whose server is not ready yet. */
 struct waiting {
   struct caller caller;
+  int object; /* what it connects to, opened and allowed, if it has a name of a file; or -1 */
   uint64_t until_ns; /* SO_SNDTIMEO; 0: for ever */
 };
 
@@ -51,7 +54,7 @@ struct connecting {
   int proc; /* the host's; also our working folder */
   struct judge judge;
   struct waiting *waiting;
-  size_t waiting_count;
+  size_t waiting_count, waiting_limit;
   uint64_t retry_at_ns, signals_at_ns; /* when queues and signals are looked at again */
 };
 
@@ -78,10 +81,22 @@ static int connect_now(int socket, const void *address, socklen_t length, bool *
   return result;
 }
 
+/* What a call that may block would wait for: room in a queue, or the other side's answer. */
+static bool has_to_wait(const struct caller *caller, int result, bool blocking) {
+  return blocking && (caller->family == AF_UNIX ? result == -EAGAIN
+                                                : result == -EINPROGRESS || result == -EALREADY);
+}
+
 /* The object itself, whatever becomes of its name: by way of our own descriptor. */
-static int connect_object(struct connecting *connecting, const struct caller *caller,
-                          bool *ret_blocking) {
+static int connect_through(const struct caller *caller, int object, bool *ret_blocking) {
   struct sockaddr_un address = {.sun_family = AF_UNIX};
+  snprintf(address.sun_path, sizeof address.sun_path, "self/fd/%d", object);
+  return connect_now(caller->socket, &address, sizeof address, ret_blocking);
+}
+
+/* For who has to wait, the object is kept. */
+static int connect_object(struct connecting *connecting, const struct caller *caller,
+                          int *ret_object, bool *ret_blocking) {
   _cleanup_close_ int object = caller_open_object(caller, connecting->proc);
   if (object < 0)
     return object;
@@ -91,8 +106,10 @@ static int connect_object(struct connecting *connecting, const struct caller *ca
   /* Nobody is there, as far as the session is concerned; programs know what to do then. */
   if (!judge_allows(&connecting->judge, object))
     return -ECONNREFUSED;
-  snprintf(address.sun_path, sizeof address.sun_path, "self/fd/%d", object);
-  return connect_now(caller->socket, &address, sizeof address, ret_blocking);
+  result = connect_through(caller, object, ret_blocking);
+  if (has_to_wait(caller, result, *ret_blocking))
+    *ret_object = steal_fd(&object);
+  return result;
 }
 
 /* Landlock keeps abstract names of the host from the session, but not from us. */
@@ -101,19 +118,14 @@ static int check_network(struct connecting *connecting, const struct caller *cal
   return result < 0 || !judge_knows_network(&connecting->judge, caller->socket) ? -EPERM : 0;
 }
 
-static int attempt(struct connecting *connecting, const struct caller *caller, bool *ret_blocking) {
+static int attempt(struct connecting *connecting, const struct caller *caller, int *ret_object,
+                   bool *ret_blocking) {
   *ret_blocking = false;
   if (caller_names_object(caller))
-    return connect_object(connecting, caller, ret_blocking);
+    return connect_object(connecting, caller, ret_object, ret_blocking);
   int result = caller_names_abstract(caller) ? check_network(connecting, caller) : 0;
   return result < 0 ? result
                     : connect_now(caller->socket, &caller->address, caller->length, ret_blocking);
-}
-
-/* What a call that may block would wait for: room in a queue, or the other side's answer. */
-static bool has_to_wait(const struct caller *caller, int result, bool blocking) {
-  return blocking && (caller->family == AF_UNIX ? result == -EAGAIN
-                                                : result == -EINPROGRESS || result == -EALREADY);
 }
 
 /* ---- those that wait ---- */
@@ -127,12 +139,27 @@ static uint64_t deadline_of(int socket) {
   return now_ns() + (uint64_t)limit.tv_sec * 1000000000ull + (uint64_t)limit.tv_usec * 1000ull;
 }
 
-static bool keep_waiting(struct connecting *connecting, const struct caller *caller) {
-  if (connecting->waiting_count == WAITING_LIMIT)
+static bool keep_waiting(struct connecting *connecting, const struct caller *caller, int *object) {
+  if (connecting->waiting_count >= connecting->waiting_limit)
     return false;
-  connecting->waiting[connecting->waiting_count++] =
-      (struct waiting){.caller = *caller, .until_ns = deadline_of(caller->socket)};
+  connecting->waiting[connecting->waiting_count++] = (struct waiting){
+      .caller = *caller, .object = steal_fd(object), .until_ns = deadline_of(caller->socket)};
   return true;
+}
+
+/* The object is pinned, and what was found out about it stays true. When its server is gone,
+ * another may have its name. */
+static int attempt_again(struct connecting *connecting, struct waiting *waiting,
+                         bool *ret_blocking) {
+  const struct caller *caller = &waiting->caller;
+  if (waiting->object >= 0) {
+    int result = connect_through(caller, waiting->object, ret_blocking);
+    if (result == 0 || has_to_wait(caller, result, *ret_blocking))
+      return result;
+    close(waiting->object);
+    waiting->object = -1;
+  }
+  return attempt(connecting, caller, &waiting->object, ret_blocking);
 }
 
 /* One more attempt; false: it goes on waiting. */
@@ -143,7 +170,7 @@ static bool is_done(struct connecting *connecting, struct waiting *waiting, bool
     close(caller->socket);
     return true;
   }
-  int result = attempt(connecting, caller, &blocking);
+  int result = attempt_again(connecting, waiting, &blocking);
   bool late = waiting->until_ns && now_ns() >= waiting->until_ns;
   if (has_to_wait(caller, result, blocking) && !late) {
     if (!look_for_signals || !caller_is_signalled(caller, connecting->proc))
@@ -155,42 +182,60 @@ static bool is_done(struct connecting *connecting, struct waiting *waiting, bool
 }
 
 static void forget(struct connecting *connecting, size_t index) {
+  if (connecting->waiting[index].object >= 0)
+    close(connecting->waiting[index].object);
   connecting->waiting[index] = connecting->waiting[--connecting->waiting_count];
+}
+
+/* Who waits must not take all our time from who does not. */
+static uint64_t next_look(uint64_t began_ns, uint64_t at_least_ns) {
+  uint64_t now = now_ns(), idle = (now - began_ns) * IDLE_SHARE;
+  return now + (idle > at_least_ns ? idle : at_least_ns);
 }
 
 /* From the last to the first: `ready` is by their places of before. */
 static void look_at_waiting(struct connecting *connecting, const struct pollfd *ready) {
   uint64_t now = now_ns();
   bool retry = now >= connecting->retry_at_ns, signals = now >= connecting->signals_at_ns;
-  if (retry)
-    connecting->retry_at_ns = now + RETRY_MS * 1000000ull;
-  if (signals)
-    connecting->signals_at_ns = now + SIGNALS_MS * 1000000ull;
   for (size_t i = connecting->waiting_count; i-- > 0;) {
     bool is_unix = connecting->waiting[i].caller.family == AF_UNIX;
     if ((ready[i].revents || signals || (is_unix && retry)) &&
         is_done(connecting, &connecting->waiting[i], signals))
       forget(connecting, i);
   }
+  if (retry || signals)
+    connecting->retry_at_ns = next_look(now, RETRY_NS);
+  if (signals)
+    connecting->signals_at_ns = next_look(now, SIGNALS_NS);
+}
+
+static bool waits_for_queue(const struct connecting *connecting) {
+  for (size_t i = 0; i < connecting->waiting_count; i++) {
+    if (connecting->waiting[i].caller.family == AF_UNIX)
+      return true;
+  }
+  return false;
 }
 
 /* A queue that is full tells nobody when it is not. */
 static int next_timeout(const struct connecting *connecting) {
-  for (size_t i = 0; i < connecting->waiting_count; i++) {
-    if (connecting->waiting[i].caller.family == AF_UNIX)
-      return RETRY_MS;
-  }
-  return connecting->waiting_count ? SIGNALS_MS : -1;
+  if (connecting->waiting_count == 0)
+    return -1;
+  uint64_t now = now_ns(), at = connecting->signals_at_ns;
+  if (connecting->retry_at_ns < at && waits_for_queue(connecting))
+    at = connecting->retry_at_ns;
+  return at > now ? (int)((at - now) / 1000000) + 1 : 0;
 }
 
 /* ---- the loop ---- */
 
 static void serve(struct connecting *connecting, struct caller *caller) {
   bool blocking = false;
+  _cleanup_close_ int object = -1;
   int result = caller_take_socket(caller, connecting->listener, connecting->proc);
   if (result == 0)
-    result = attempt(connecting, caller, &blocking);
-  if (!has_to_wait(caller, result, blocking) || !keep_waiting(connecting, caller))
+    result = attempt(connecting, caller, &object, &blocking);
+  if (!has_to_wait(caller, result, blocking) || !keep_waiting(connecting, caller, &object))
     caller_answer(caller, connecting->listener, result);
 }
 
@@ -234,9 +279,19 @@ static int enter_session(int user_ns, int mount_ns) {
   return caps_keep((UINT64_C(1) << CAP_SYS_PTRACE) | (UINT64_C(1) << CAP_SYS_ADMIN));
 }
 
+/* As many as there are descriptors for. */
+static size_t most_waiting(void) {
+  struct rlimit files;
+  if (getrlimit(RLIMIT_NOFILE, &files) < 0 || files.rlim_max <= OWN_FILES + 2)
+    return 1;
+  files.rlim_cur = files.rlim_max;
+  (void)setrlimit(RLIMIT_NOFILE, &files);
+  size_t most = (files.rlim_max - OWN_FILES) / 2;
+  return most < WAITING_LIMIT ? most : WAITING_LIMIT;
+}
+
 static int prepare(struct connecting *connecting, const struct connector_input *input) {
   uint64_t flags = SYNC_WAKE_UP;
-  struct rlimit files;
   connecting->proc = open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC);
   if (connecting->proc < 0)
     return -errno;
@@ -247,12 +302,9 @@ static int prepare(struct connecting *connecting, const struct connector_input *
     result = -errno;
   if (result < 0)
     return result;
-  connecting->waiting = xcalloc(WAITING_LIMIT, sizeof *connecting->waiting);
   (void)ioctl(connecting->listener, SECCOMP_IOCTL_NOTIF_SET_FLAGS, flags);
-  if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
-    files.rlim_cur = files.rlim_max;
-    (void)setrlimit(RLIMIT_NOFILE, &files);
-  }
+  connecting->waiting_limit = most_waiting();
+  connecting->waiting = xcalloc(connecting->waiting_limit, sizeof *connecting->waiting);
   return 0;
 }
 

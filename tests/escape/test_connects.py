@@ -171,6 +171,43 @@ def test_blocked_connect_hears_signals(box):
     assert box.run(["/usr/bin/python3", "-c", script]).stdout.strip() == "heard"
 
 
+# Many wait for a server that takes its time; then for another that has taken its name.
+CROWD = """
+import os, socket, threading, time
+def serve(backlog):
+    server = socket.socket(socket.AF_UNIX)
+    server.bind("new.sock")
+    server.listen(backlog)
+    server.settimeout(10)
+    os.rename("new.sock", "full.sock")
+    return server
+def join():
+    client = socket.socket(socket.AF_UNIX)
+    client.connect("full.sock")
+    client.recv(1)
+server, web = serve(0), socket.create_server(("127.0.0.1", 0), backlog=64)
+crowd = [threading.Thread(target=join) for _ in range(400)]
+for one in crowd: one.start()
+time.sleep(2)
+began = time.monotonic()
+others = [socket.create_connection(web.getsockname()) for _ in range(20)]
+print("others", time.monotonic() - began < 3, flush=True)
+for _ in range(100): server.accept()[0].close()
+second = serve(100)
+server.close() # and one or two in its queue with it
+for _ in range(290): second.accept()[0].close()
+print("joined", flush=True)
+os._exit(0)
+"""
+
+
+@STATIC
+@pytest.mark.works
+def test_crowd_that_waits_holds_nobody_up(box):
+    result = box.run(["/usr/bin/python3", "-c", CROWD], timeout=60)
+    assert result.stdout == "others True\njoined\n", result
+
+
 @STATIC
 def test_socket_that_policy_names(box):
     """Also when its server starts anew. The command cannot give the name to another one."""
