@@ -23,6 +23,9 @@
 #include "net/confine.h"
 #include "net/flow.h"
 
+#define HUNG_UP_MS 5000
+#define TICK_MS    500
+
 struct listener {
   struct watch watch; /* first: a pointer to it is one to this */
   struct publishing *publishing;
@@ -125,9 +128,13 @@ int publisher_listen(struct publisher *publisher, const struct strv *published,
  * that lets its queue fill up holds up nobody else. Servers listen on either loopback address. */
 struct arrival {
   struct watch watch; /* first: inside, while it connects */
+  struct client {
+    struct watch watch; /* first: the host's side, meanwhile */
+    struct arrival *arrival;
+  } client;
   struct publishing *publishing;
-  struct arrival *next_done;
-  int host;
+  struct arrival *next, **link; /* of those that connect; of those that are done */
+  uint64_t until_ms;            /* it has hung up, and waits no longer than that; 0: it has not */
   uint16_t port;
   unsigned tried;
 };
@@ -135,7 +142,9 @@ struct arrival {
 struct publishing {
   struct relay relay; /* only its loop and its connections */
   struct watch line;
-  size_t arrivals, limit;
+  struct arrival *arrivals;
+  size_t arrival_count, leaving_count, limit;
+  uint64_t next_tick_ms;
   struct arrival *done; /* to be freed after the round */
 };
 
@@ -156,12 +165,14 @@ static int start_connecting(const struct arrival *arrival) {
 
 static void finish_arrival(struct arrival *arrival) {
   struct publishing *publishing = arrival->publishing;
-  if (arrival->host >= 0) { /* nobody listens inside: refused, as without us */
-    reset_on_close(arrival->host);
-    close(arrival->host);
-  }
-  publishing->arrivals--;
-  arrival->next_done = publishing->done;
+  reset_on_close(arrival->client.watch.fd); /* nobody listens inside: refused, as without us */
+  loop_close(&publishing->relay.loop, &arrival->client.watch);
+  publishing->arrival_count--;
+  publishing->leaving_count -= arrival->until_ms != 0;
+  *arrival->link = arrival->next;
+  if (arrival->next)
+    arrival->next->link = arrival->link;
+  arrival->next = publishing->done;
   publishing->done = arrival;
 }
 
@@ -186,17 +197,49 @@ static void on_inside(struct watch *watch, uint32_t events) {
     try_next(arrival);
     return;
   }
-  int inside = watch->fd;
+  int inside = watch->fd, host = arrival->client.watch.fd;
   loop_forget(&relay->loop, watch);
-  flow_moved_in(relay, arrival->host, inside, NULL);
-  arrival->host = -1;
+  loop_forget(&relay->loop, &arrival->client.watch);
+  flow_moved_in(relay, host, inside, NULL);
   finish_arrival(arrival);
+}
+
+static void give_up(struct arrival *arrival) {
+  loop_close(&arrival->publishing->relay.loop, &arrival->watch);
+  finish_arrival(arrival);
+}
+
+/* Who has said all that it has to say may want to hear something, or be gone: that looks the same.
+ * A server that lives answers soon. */
+static void on_client(struct watch *watch, uint32_t events) {
+  struct arrival *arrival = ((struct client *)watch)->arrival;
+  struct publishing *publishing = arrival->publishing;
+  if ((events & (EPOLLERR | EPOLLHUP)) ||
+      loop_change_level(&publishing->relay.loop, watch, 0) < 0) {
+    give_up(arrival);
+    return;
+  }
+  arrival->until_ms = loop_now_ms() + HUNG_UP_MS;
+  publishing->leaving_count++;
+}
+
+static void give_up_late(struct publishing *publishing) {
+  uint64_t now = loop_now_ms();
+  struct arrival *next;
+  if (publishing->leaving_count == 0 || now < publishing->next_tick_ms)
+    return;
+  publishing->next_tick_ms = now + TICK_MS;
+  for (struct arrival *arrival = publishing->arrivals; arrival; arrival = next) {
+    next = arrival->next;
+    if (arrival->until_ms && now >= arrival->until_ms)
+      give_up(arrival);
+  }
 }
 
 static void bury(struct publishing *publishing) {
   while (publishing->done) {
     struct arrival *arrival = publishing->done;
-    publishing->done = arrival->next_done;
+    publishing->done = arrival->next;
     free(arrival);
   }
 }
@@ -205,6 +248,24 @@ static void bury(struct publishing *publishing) {
 static void wait_a_little(void) {
   const struct timespec little = {.tv_nsec = 20 * 1000 * 1000};
   nanosleep(&little, NULL);
+}
+
+static void begin_arrival(struct publishing *publishing, int host, uint16_t port) {
+  struct arrival *arrival = xcalloc(1, sizeof *arrival);
+  *arrival = (struct arrival){.watch = {.fd = -1, .ready = on_inside},
+                              .client = {{.fd = host, .ready = on_client}, arrival},
+                              .publishing = publishing,
+                              .next = publishing->arrivals,
+                              .link = &publishing->arrivals,
+                              .port = port};
+  if (arrival->next)
+    arrival->next->link = &arrival->next;
+  publishing->arrivals = arrival;
+  publishing->arrival_count++;
+  if (loop_add_level(&publishing->relay.loop, &arrival->client.watch, EPOLLRDHUP) < 0)
+    finish_arrival(arrival);
+  else
+    try_next(arrival);
 }
 
 static void on_connection(struct watch *watch, uint32_t events) {
@@ -217,24 +278,24 @@ static void on_connection(struct watch *watch, uint32_t events) {
       wait_a_little();
     return;
   }
-  if (publishing->relay.flow_count + publishing->arrivals >= publishing->limit) {
+  if (publishing->relay.flow_count + publishing->arrival_count >= publishing->limit) {
     reset_on_close(host);
     close(host);
     return;
   }
-  struct arrival *arrival = xcalloc(1, sizeof *arrival);
-  *arrival = (struct arrival){.watch = {.fd = -1, .ready = on_inside},
-                              .publishing = publishing,
-                              .host = host,
-                              .port = listener->inside};
-  publishing->arrivals++;
-  try_next(arrival);
+  begin_arrival(publishing, host, listener->inside);
 }
 
 static void on_monitor_gone(struct watch *watch, uint32_t events) {
   (void)watch;
   (void)events;
   _exit(0);
+}
+
+static int next_timeout(const struct publishing *publishing) {
+  if (publishing->relay.turns)
+    return 0;
+  return publishing->leaving_count ? TICK_MS : -1;
 }
 
 static int watch_listeners(struct publisher *publisher, struct publishing *publishing) {
@@ -264,9 +325,10 @@ static _Noreturn void publish_main(struct publisher *publisher, int line, int us
   if (relay_confine() < 0)
     _exit(1);
   for (;;) {
-    loop_round(loop, publishing.relay.turns ? 0 : -1);
+    loop_round(loop, next_timeout(&publishing));
     relay_give_turns(&publishing.relay);
     relay_free_dead(&publishing.relay);
+    give_up_late(&publishing);
     bury(&publishing);
   }
 }

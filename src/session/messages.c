@@ -12,6 +12,7 @@
 #include "core/json.h"
 #include "session/limiting.h"
 #include "session/monitor.h"
+#include "session/publishing.h"
 #include "session/signals.h"
 
 static void warn(struct monitor *monitor, const char *text) {
@@ -67,12 +68,6 @@ static void on_started(struct monitor *monitor, pid_t command, int *folders_insi
     signals_handle(monitor, monitor->early);
 }
 
-static void on_publish(struct monitor *monitor, const int *fds) {
-  _cleanup_error_ struct sb_error error = {0};
-  if (publisher_start(&monitor->publisher, fds[0], fds[1], &error) < 0)
-    monitor_warn(monitor, error.message); /* the ports stay closed */
-}
-
 static void on_gate(struct monitor *monitor, int *fds) {
   _cleanup_error_ struct sb_error error = {0};
   struct gate_config config = {
@@ -115,7 +110,7 @@ static void handle_message(struct monitor *monitor, const struct message *messag
     driven_start(monitor, fds);
     return;
   case MESSAGE_PUBLISH:
-    on_publish(monitor, fds);
+    publishing_start(monitor, fds);
     return;
   case MESSAGE_GATE:
     on_gate(monitor, fds);

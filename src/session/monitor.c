@@ -15,6 +15,7 @@
 #include "session/events.h"
 #include "session/limiting.h"
 #include "session/messages.h"
+#include "session/publishing.h"
 #include "session/signals.h"
 
 #define LAST_DISK_BUDGET_NS (100ull * 1000 * 1000)
@@ -129,6 +130,7 @@ enum {
   WATCH_SIGNALS,
   WATCH_NETWORK,
   WATCH_DRIVER,
+  WATCH_PUBLISHER,
   WATCH_LIFELINE,
   WATCH_UPKEEP,
   WATCH_CONNECTS,
@@ -158,6 +160,7 @@ static void look_once(struct monitor *monitor) {
       [WATCH_SIGNALS] = {.fd = monitor->signals, .events = POLLIN},
       [WATCH_NETWORK] = network_watch(&monitor->network),
       [WATCH_DRIVER] = driven_watch(&monitor->network.driven),
+      [WATCH_PUBLISHER] = publishing_watch(monitor),
       [WATCH_LIFELINE] = {.fd = lifeline_of(monitor)},
       [WATCH_UPKEEP] = upkeep_watch(&monitor->upkeep),
       [WATCH_CONNECTS] = connects_watch(&monitor->connects),
@@ -183,6 +186,7 @@ static void look_once(struct monitor *monitor) {
     network_read(monitor);
   if (watched[WATCH_DRIVER].revents)
     driven_read(monitor);
+  publishing_step(monitor, watched + WATCH_PUBLISHER);
   if (watched[WATCH_LIFELINE].revents)
     lifeline_is_cut(monitor);
   control_dispatch(monitor->control, watched + WATCH_CONTROL, clients);

@@ -26,6 +26,9 @@ while True:
 """
 
 
+SERVER_COMMAND = f'/usr/bin/python3 -c "{SERVER}" 8000 4'
+
+
 def free_port():
     with socket.create_server(("127.0.0.1", 0)) as listener:
         return listener.getsockname()[1]
@@ -146,6 +149,30 @@ def test_the_ports_go_with_the_monitor(box):
         assert sessions.eventually(lambda: talk("127.0.0.1", port) is None)
 
 
+def carrier_of(process):
+    """The pid of the process that carries."""
+    with open(f"/proc/{process.pid}/task/{process.pid}/children") as listed:
+        return int(next(pid for pid in listed.read().split()
+                        if open(f"/proc/{pid}/comm").read() == "sandbox-publish\n"))
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_the_end_of_the_carrier_is_told(box, killed):
+    port = free_port()
+    script = f"{SERVER_COMMAND} & until [ -e go ]; do sleep 0.02; done; kill $!"
+    process = box.start(["sh", "-c", script], options=["--publish", f"{port}:8000"],
+                        stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    assert sessions.eventually(lambda: talk("127.0.0.1", port, b"x")) == "1 bytes"
+    if killed:
+        os.kill(carrier_of(process), signal.SIGKILL)
+        assert sessions.eventually(lambda: talk("127.0.0.1", port) is None)
+    box.identity.file(box.path("go"), "")
+    said = process.communicate(timeout=20)[1]
+    lines = box.plain([box.world.command, "audit", "--event", "net.publish"]).stdout.splitlines()
+    assert ("published ports has ended" in said) == killed, said
+    assert len(lines) == killed, lines
+
+
 # ---- hostile servers and clients ----
 
 # On 8000 an echo, on 8001 nobody who ever accepts, on 8002 a byte first and then silence.
@@ -176,10 +203,7 @@ def odd_servers(box, before=()):
                         stdin=subprocess.DEVNULL)
     try:
         assert sessions.eventually(lambda: talk("127.0.0.1", ports[0], b"x") == "x")
-        with open(f"/proc/{process.pid}/task/{process.pid}/children") as listed:
-            carrier = next(pid for pid in listed.read().split()
-                           if open(f"/proc/{pid}/comm").read() == "sandbox-publish\n")
-        yield ports, carrier
+        yield ports, carrier_of(process)
     finally:
         end(box, process)
 
@@ -197,6 +221,15 @@ def test_a_server_that_never_accepts_holds_nobody_up(box):
             speaking.sendall(b"%02d" % i)
             assert speaking.recv(100) == b"%02d" % i
         assert talk("127.0.0.1", ports[0], b"another") == "another"
+
+
+def test_clients_that_left_a_deaf_server_make_room(box):
+    with odd_servers(box, ["prlimit", "--nofile=300:300"]) as (ports, _):
+        for _ in range(150):
+            with contextlib.suppress(ConnectionError), \
+                    socket.create_connection(("127.0.0.1", ports[1]), 5):
+                pass
+        assert sessions.eventually(lambda: talk("127.0.0.1", ports[0], b"room") == "room", 15)
 
 
 def test_who_waits_for_nothing_takes_no_time(box):
