@@ -15,6 +15,7 @@ enum link_kind {
   /* monitor → relay */
   LINK_ANSWER, /* to a question, or to what is to be written down; allowed: yes or no */
   LINK_FILES,  /* with copies of resolv.conf and hosts, if they could be made */
+  LINK_FORGET, /* reason: an entry of the allowed hosts that was taken back */
 };
 
 #define RECORD_FAILED "the audit log cannot be written"

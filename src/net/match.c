@@ -171,6 +171,17 @@ void host_rules_free(struct host_rules *rules) {
   free(rules);
 }
 
+void host_rules_forget(struct host_rules *rules, const char *entry) {
+  for (size_t i = 0; i < rules->allow_count; i++) {
+    struct host_rule *rule = &rules->allow[i];
+    const char *text = strstr(rule->written, ": ");
+    if (!text || strcmp(text + 2, entry) != 0)
+      continue;
+    rule->kind = HOST_EXACT;
+    rule->name[0] = '\0'; /* nobody's */
+  }
+}
+
 /* ---- deciding ---- */
 
 /* Whole labels only: *.example.org covers a.example.org and a.b.example.org, neither example.org

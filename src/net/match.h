@@ -41,6 +41,10 @@ int host_rules_new(const struct strv *allow, const struct strv *deny, bool every
                    struct host_rules **ret_rules, struct sb_error *error);
 void host_rules_free(struct host_rules *rules);
 
+/* An entry of the list of allowed hosts, as it was written, allows nothing any more. Its text stays
+ * for whoever was told of it. */
+void host_rules_forget(struct host_rules *rules, const char *entry);
+
 /* A name (as host_parse gives it) and a port; port 0 asks whether any port could be allowed. */
 struct host_decision host_rules_name(const struct host_rules *rules, const char *name,
                                      uint16_t port);

@@ -146,6 +146,9 @@ static void on_line(struct watch *watch, uint32_t events) {
       on_answer(relay, &message);
     } else if (got == sizeof message && message.kind == LINK_FILES) {
       resolver_take_files(relay->resolver, fds);
+    } else if (got == sizeof message && message.kind == LINK_FORGET) {
+      message.reason[sizeof message.reason - 1] = '\0';
+      host_rules_forget(relay->input->rules, message.reason);
     } else {
       relay->loop.over = true; /* the monitor is gone, and so are we */
       return;

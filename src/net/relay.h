@@ -11,7 +11,7 @@
 struct relay_input {
   int sockets[INSIDE_SOCKETS]; /* owned by the relay's process */
   int line;                    /* to the monitor */
-  const struct host_rules *rules;
+  struct host_rules *rules;
   struct upstream upstream;
   struct ledger *ledger;
   const char *hostname; /* the session's own */

@@ -324,8 +324,11 @@ static char *host_pattern(const struct grant *grant) {
 static void apply_host(struct policy *policy, const struct grant *grant) {
   struct strv *list = grant->allow ? &policy->network.allow : &policy->network.deny;
   _cleanup_free_ char *pattern = host_pattern(grant);
-  if (!strv_contains(list, pattern))
-    strv_add(list, pattern);
+  if (strv_contains(list, pattern))
+    return;
+  strv_add(list, pattern);
+  if (grant->allow)
+    strv_add(&policy->network.granted, pattern);
 }
 
 static char *why_granted(const struct grant *grant) {

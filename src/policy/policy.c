@@ -33,9 +33,10 @@ void policy_free(struct policy *policy) {
   if (!policy)
     return;
   struct strv *const lists[] = {
-      &policy->network.allow,    &policy->network.deny,     &policy->network.unix_sockets,
-      &policy->network.publish,  &policy->environment_pass, &policy->environment_set,
-      &policy->commands.exclude, &policy->ignored,          &policy->protected_places};
+      &policy->network.allow,   &policy->network.deny,     &policy->network.unix_sockets,
+      &policy->network.granted, &policy->network.publish,  &policy->environment_pass,
+      &policy->environment_set, &policy->commands.exclude, &policy->ignored,
+      &policy->protected_places};
   char *const texts[] = {policy->backend,
                          policy->network.http_proxy,
                          policy->network.socks_proxy,

@@ -70,6 +70,7 @@ struct policy {
   struct {
     enum policy_network mode;
     struct strv allow, deny, unix_sockets, publish;
+    struct strv granted; /* those of `allow` that answers which were kept have added */
     char *http_proxy, *socks_proxy, *driver;
     bool allow_local_binding, unix_datagrams;
   } network;

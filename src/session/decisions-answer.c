@@ -270,7 +270,8 @@ int decisions_revoke(struct decisions *decisions, const struct revocation *revoc
   /* What takes away does not wait for the log: a full disk must not keep anything open. */
   int result = decisions_record(decisions, "revoke", fields, error);
   size_t stored = 0, removed = approvals_remove(&decisions->approvals, subject, name);
-  bool granted = path && services->revoke && services->revoke(services->context, path);
+  bool granted =
+      path ? services->revoke && services->revoke(services->context, path) : revocation->granted;
   if (revocation->stored && unstore(decisions, name, &stored, error) < 0)
     result = -1; /* here it is gone all the same */
   granted |= path && is_granted_by_policy(decisions, path);

@@ -146,6 +146,7 @@ struct revocation {
   const char *path; /* one of them: a path … */
   const char *host; /* … or a host */
   bool stored;      /* also from the stores of project and user */
+  bool granted;     /* something that was stored allowed the host until now */
   const char *by;
 };
 

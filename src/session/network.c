@@ -172,17 +172,45 @@ static bool send_answer(const struct network *network, const struct link_message
 
 /* A connection would wait for ever for an answer that got lost. While there are such, nothing more
  * is read, so they are few. */
-static void answer(struct monitor *monitor, uint32_t id, bool allowed, const char *reason) {
-  struct network *network = &monitor->network;
-  struct link_message message = {.kind = LINK_ANSWER, .id = id, .allowed = allowed};
+static void tell(struct network *network, enum link_kind kind, uint32_t id, bool allowed,
+                 const char *reason) {
+  struct link_message message = {.kind = kind, .id = id, .allowed = allowed};
   strncpy(message.reason, reason, sizeof message.reason - 1);
-  if (!network->unsent && send_answer(network, &message))
+  if (network->line < 0 || (!network->unsent && send_answer(network, &message)))
     return;
   struct network_answer **last = &network->unsent, *kept = xcalloc(1, sizeof *kept);
   while (*last)
     last = &(*last)->next;
   kept->message = message;
   *last = kept;
+}
+
+static void answer(struct monitor *monitor, uint32_t id, bool allowed, const char *reason) {
+  tell(&monitor->network, LINK_ANSWER, id, allowed, reason);
+}
+
+/* "example.org", "example.org:443", "[2001:db8::1]:443". */
+static bool is_of_host(const char *entry, const char *host) {
+  size_t length = strlen(host);
+  bool bracketed = entry[0] == '[' && host[0] != '[';
+  if (strncmp(entry + bracketed, host, length) != 0)
+    return false;
+  const char *rest = entry + bracketed + length + bracketed;
+  bool with_port = *rest == ':' && (bracketed || !strchr(host, ':'));
+  return *rest == '\0' || with_port;
+}
+
+bool network_revoke(struct monitor *monitor, const char *host) {
+  struct host_rules *rules = monitor->request->plan->network.rules;
+  bool any = false;
+  STRV_FOREACH (entry, &monitor->request->policy->network.granted) {
+    if (!rules || !is_of_host(*entry, host))
+      continue;
+    any = true;
+    host_rules_forget(rules, *entry); /* for a relay that is started later */
+    tell(&monitor->network, LINK_FORGET, 0, false, *entry);
+  }
+  return any;
 }
 
 static void drop_first_answer(struct network *network) {

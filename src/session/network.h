@@ -67,6 +67,9 @@ void network_read(struct monitor *monitor);
 pid_t network_owner(struct monitor *monitor, bool datagrams, const struct address *address,
                     uint16_t port);
 
+/* What kept answers about a host allowed at the start is unknown again; false if there is none. */
+bool network_revoke(struct monitor *monitor, const char *host);
+
 /* Tells it to end, without waiting. */
 void network_stop(struct monitor *monitor);
 

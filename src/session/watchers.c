@@ -280,8 +280,10 @@ json_t *on_revoke(void *context, const struct request *request, struct sb_error 
     sb_fail(error, SB_CODE_USAGE, 0, "cmd.revoke needs a \"path\" or a \"host\"");
     return NULL;
   }
-  if (revocation.host)
+  if (revocation.host) {
+    revocation.granted = network_revoke(monitor, revocation.host);
     driven_revoke(monitor, revocation.host);
+  }
   if (decisions_revoke(decisions, &revocation, &stored, error) < 0)
     return NULL;
   revoking_answer(monitor, request, json_pack("{s:b, s:i}", "ok", 1, "stored", (int)stored));

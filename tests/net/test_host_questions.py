@@ -81,6 +81,29 @@ def test_answer_for_the_user_is_kept(net):
     sandbox(net, "policy", "revoke", "other.test:80")
 
 
+def test_kept_answer_is_taken_back_while_a_session_uses_it(net):
+    """It was allowed from the start of this one, without a question, and is not any more; before anything
+    was reached, and after."""
+    with asking(net, [*CURL, "http://other.test/"], *GOOD) as session, session.watch() as control:
+        approve(control, question(control), "user")
+        assert session.result()[0] == 0
+    curl = "curl -sS -m 15 --noproxy '*' http://other.test/ >/dev/null"
+    wait = "until [ -e go ]; do sleep 0.02; done"
+    for script, before in ((f"{curl} && touch step; {wait}; {curl}", True), (f"touch step; {wait}; {curl}", False)):
+        with asking(net, ["sh", "-c", script], *GOOD) as session, session.watch() as control:
+            assert eventually(lambda: os.path.exists(net.path("step"))), before
+            told = sandbox(net, "policy", "revoke", "other.test:80")
+            assert told.exit == 0 and "in 1 running session" in told.stdout, told
+            net.identity.file(net.path("go"), "")
+            asked = question(control)
+            assert asked["host"] == "other.test"
+            approve(control, asked, "user")  # for the next round
+            assert session.result()[0] == 0
+        for name in ("step", "go"):
+            os.unlink(net.path(name))
+    sandbox(net, "policy", "revoke", "other.test:80")
+
+
 def test_who_has_left_is_not_asked_about(net):
     script = "timeout 0.5 curl -sS --noproxy '*' http://other.test/; sleep 20"
     with asking(net, ["sh", "-c", script], *GOOD) as session, session.watch() as control:
