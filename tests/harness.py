@@ -592,8 +592,9 @@ class LeakCheck:
     """Compares the host before and after a test."""
 
     # Kept by design, below the state folder: what `diff`, `apply`, `report` and `audit` read later,
-    # and the stock of unused placeholders.
-    STATE_ALLOWED = ("audit", "log", "trust", "history", "lock", "overlays", "reports", "pool")
+    # the stock of unused placeholders, and the lock of who changes approvals.
+    STATE_ALLOWED = ("audit", "log", "trust", "history", "lock", "overlays", "reports", "pool",
+                     "grants.lock")
     RUNTIME_ALLOWED = ("lock", "audit")
 
     def __init__(self, box):

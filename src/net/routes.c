@@ -52,8 +52,8 @@ int routes_ask(int line, const struct address *address) {
   _Alignas(struct nlmsghdr) char bytes[1024]; /* the beginning is enough */
   const struct nlmsghdr *head = (const struct nlmsghdr *)bytes;
   int result = send_question(line, address, ++sequence);
-  while (result ==
-         0) { /* the answer is there when send returns; so may be that of an earlier one */
+  /* The answer is there when send returns; so may be that of an earlier question. */
+  while (result == 0) {
     ssize_t got = recv(line, bytes, sizeof bytes, MSG_DONTWAIT);
     if (got < 0)
       return -errno;
