@@ -117,26 +117,34 @@ void watch_begin_round(struct keeping *keeping) {
   }
 }
 
+void watch_begin_batch(struct keeping *keeping) {
+  keeping->batch++;
+}
+
 static struct known_folder *known_slot(struct keeping *keeping, const char *folder) {
   return &keeping->known[hash_name(folder, strlen(folder)) % ARRAY_SIZE(keeping->known)];
 }
 
 static void know(struct keeping *keeping, const char *folder, uint32_t events) {
   struct known_folder *slot = known_slot(keeping, folder);
-  if (!slot->folder || strcmp(slot->folder, folder) != 0) {
+  bool same = slot->folder && strcmp(slot->folder, folder) == 0;
+  if (same && (slot->events & events) == events)
+    return;
+  if (!same) {
     free(slot->folder);
     *slot = (struct known_folder){.folder = xstrdup(folder)};
   }
   slot->events |= events;
+  slot->batch = keeping->batch;
 }
 
 static int add_once(struct keeping *keeping, const char *folder, uint32_t events) {
   const struct known_folder *slot = known_slot(keeping, folder);
-  bool known = slot->folder && strcmp(slot->folder, folder) == 0;
-  if (known && slot->events == 0)
-    return -ENOENT;
-  if (known && (slot->events & events) == events)
-    return 0;
+  bool known = slot->folder && strcmp(slot->folder, folder) == 0 &&
+               (slot->events == 0 || (slot->events & events) == events);
+  keeping->newly |= !known || slot->batch == keeping->batch;
+  if (known)
+    return slot->events == 0 ? -ENOENT : 0;
   int result = add(keeping, folder, events);
   if (result == 0)
     know(keeping, folder, events);
@@ -153,10 +161,7 @@ static void poll_instead(struct keeping *keeping, struct kept_name *name, int re
 
 /* Every folder above it is watched for being moved away, and the last that exists for what appears
  * in it. */
-void watch_name(struct keeping *keeping, struct kept_name *name) {
-  name->watched = true;
-  if (powers_go(&keeping->powers, IN_OWN) < 0)
-    return; /* renewing needs it, too, and reports it */
+static void watch_way_to(struct keeping *keeping, struct kept_name *name) {
   char folder[PATH_MAX];
   const char *last = strrchr(name->path, '/');
   int above = add_once(keeping, "/", last == name->path ? OF_NAMES : OF_ITSELF);
@@ -179,6 +184,15 @@ void watch_name(struct keeping *keeping, struct kept_name *name) {
     if (result < 0)
       poll_instead(keeping, name, result);
   }
+}
+
+bool watch_name(struct keeping *keeping, struct kept_name *name) {
+  name->watched = true;
+  keeping->newly = false;
+  if (powers_go(&keeping->powers, IN_OWN) < 0)
+    return true; /* renewing needs it, too, and reports it */
+  watch_way_to(keeping, name);
+  return keeping->newly;
 }
 
 bool watch_folder(struct keeping *keeping, const char *folder) {

@@ -87,17 +87,17 @@ static void tell_of(struct keeping *keeping, struct kept_name *name, int first, 
  * they are looked at in the session's namespace and watched in ours. */
 static void check_batch(struct keeping *keeping, struct kept_name **names, size_t count) {
   int first[CHECK_BATCH], second[CHECK_BATCH] = {0};
+  bool again[CHECK_BATCH];
   leave_if_dismissed(keeping);
+  watch_begin_batch(keeping);
   for (size_t i = 0; i < count; i++) {
     names[i]->dirty = false;
     first[i] = renew_name(keeping, names[i]);
   }
+  for (size_t i = 0; i < count; i++)
+    again[i] = first[i] >= 0 && watch_name(keeping, names[i]);
   for (size_t i = 0; i < count; i++) {
-    if (first[i] >= 0)
-      watch_name(keeping, names[i]);
-  }
-  for (size_t i = 0; i < count; i++) {
-    if (first[i] >= 0)
+    if (again[i])
       second[i] = renew_name(keeping, names[i]);
   }
   for (size_t i = 0; i < count; i++)

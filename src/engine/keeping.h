@@ -13,6 +13,7 @@ struct watch {
 struct known_folder {
   char *folder;
   uint32_t events; /* 0: it is missing */
+  unsigned batch;  /* since when */
 };
 
 struct keeping {
@@ -27,7 +28,9 @@ struct keeping {
   int changes; /* inotify, or -1 */
   struct watch *watches;
   size_t watch_count;
-  struct known_folder known[256]; /* in this round */
+  struct known_folder known[1024]; /* in this round */
+  unsigned batch;                  /* of names that are looked at, watched and looked at again */
+  bool newly;                      /* watched since this batch was looked at */
   uint64_t names[1024]; /* which hashes the components of kept names have: most events are none */
   bool polls;           /* something is not watched */
   size_t folder_count;  /* watched for patterns */
@@ -59,9 +62,11 @@ void watch_open(struct keeping *keeping);
 void watch_know_names(struct keeping *keeping);
 
 /* Watches the folders on the way to a name; those it has watched since the round began are not
- * asked for again. */
+ * asked for again. True if some of them were not watched yet when the batch began: a name that was
+ * looked at since may have changed unseen. */
 void watch_begin_round(struct keeping *keeping);
-void watch_name(struct keeping *keeping, struct kept_name *name);
+void watch_begin_batch(struct keeping *keeping);
+bool watch_name(struct keeping *keeping, struct kept_name *name);
 
 /* Watches a folder for names that patterns hide; false if it is not one, or too many are. */
 bool watch_folder(struct keeping *keeping, const char *folder);
