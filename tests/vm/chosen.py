@@ -80,8 +80,9 @@ CHOSEN = {
         "nothing_left_after_a_failed_start")),
     # FUSE's retries and what seccomp notify of this version can do.
     "gate/test_files.py": (BOTH, "user", (
-        "the_call_that_waited_succeeds", "a_denial_holds_in_a_folder", "a_service_that_is_started_again",
-        "a_program_that_ends_while_a_thread", "every_way_gives_what_it_gives_outside",
+        "the_call_that_waited_succeeds", "a_denial_holds_in_a_folder_that_is_allowed_later",
+        "a_service_that_is_started_again", "a_program_that_ends_while_a_thread_of_it_waits",
+        "every_way_gives_what_it_gives_outside",
         "denied_is_denied_in_every_way",
         "writes_are_refused_and_change_nothing", "writes_may_be_asked_for",
         "programs_are_asked_for_with_their_interpreters",
