@@ -77,8 +77,8 @@ static void collect_masks(const struct gate *gate, const char *point, const char
   }
 }
 
-/* What a person denied in it before. It must be there to be covered; what comes into its place is
- * the keeper's. */
+/* What a person denied in it before. What is not there now may come back, and is masked by the
+ * keeper then; to be read-only it must be there. */
 static void mind_denials(struct gate *gate, const char *point) {
   const struct gate_services *services = &gate->config.services;
   for (int writes = 0; writes < 2; writes++) {
@@ -86,7 +86,7 @@ static void mind_denials(struct gate *gate, const char *point) {
     decisions_denied_below(gate->config.decisions, point, writes, &denied);
     STRV_FOREACH (path, &denied) {
       struct stat status;
-      if (identify(*path, &status) == 0)
+      if (!writes || identify(*path, &status) == 0)
         gate->kept = services->deny(services->context, *path, writes);
     }
   }

@@ -615,6 +615,32 @@ def test_a_denial_holds_in_a_folder_that_is_allowed_later(box, gate, ground, sco
 
 
 @pytest.mark.escape
+def test_a_denial_holds_for_what_comes_back(box, gate, ground):
+    """The host has removed it when its folder is allowed, and makes it anew. The control: it can be read
+    outside, and another new file inside."""
+    denied, other = f"{ground}/file", box.identity.file(f"{ground}/other", "content of the other\n")
+
+    def answer(event):
+        return gates.deny(scope="session") if event["path"] == denied else gates.approve(tree=ground)
+
+    script = f"cat {denied}; touch one; until [ -e go1 ]; do sleep 0.02; done; cat {other}; touch two; " \
+             f"until [ -e go2 ]; do sleep 0.02; done; cat {ground}/late; cat {denied}"
+    with gates.Session(box, gate, ["/bin/sh", "-c", script], answer) as it:
+        assert sessions.eventually(lambda: os.path.exists(box.path("one"))), it.asked
+        os.unlink(denied)
+        box.identity.file(box.path("go1"), "")
+        assert sessions.eventually(lambda: os.path.exists(box.path("two"))), it.asked
+        time.sleep(0.3)
+        box.identity.file(denied, "content again\n")
+        box.identity.file(f"{ground}/late", "content of the late one\n")
+        time.sleep(0.3)
+        assert lines(box.plain(["/bin/cat", denied])) == ["content again"]
+        box.identity.file(box.path("go2"), "")
+        result = it.finish()
+    assert lines(result) == ["content of the other", "content of the late one"], (result, it.asked)
+
+
+@pytest.mark.escape
 def test_a_denied_write_holds_in_a_folder_that_may_be_written_to_later(box, gate, ground):
     """The control: elsewhere in the folder it is written, and what was denied can be read."""
     box.identity.file(box.home("writes.yaml"), "version: 1\nfilesystem: {ask_writes: true}\n")
