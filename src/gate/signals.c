@@ -5,17 +5,16 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "core/cleanup.h"
 #include "core/file.h"
+#include "core/status.h"
 #include "gate/waiting.h"
 
 #define BIT(signal) (1ull << ((signal)-1))
 
-static unsigned long long read_mask(const char *status, const char *name) {
-  const char *line = strstr(status, name);
-  return line ? strtoull(line + strlen(name), NULL, 16) : 0;
+static unsigned long long read_mask(const char *status, const char *label) {
+  return strtoull(status_field(status, label), NULL, 16);
 }
 
 bool gate_must_end(pid_t pid) {
@@ -26,5 +25,5 @@ bool gate_must_end(pid_t pid) {
   snprintf(path, sizeof path, "/proc/%d/status", (int)pid);
   if (pid <= 0 || file_read_at(AT_FDCWD, path, 64 << 10, &status, NULL) < 0)
     return true; /* gone, or not known: nobody is kept waiting */
-  return (read_mask(status, "\nSigPnd:") | read_mask(status, "\nShdPnd:")) & ending;
+  return (read_mask(status, "SigPnd:") | read_mask(status, "ShdPnd:")) & ending;
 }
