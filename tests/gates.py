@@ -4,11 +4,13 @@ import contextlib
 import json
 import os
 import re
+import shutil
 import socket
 import stat
 import subprocess
 import tempfile
 import threading
+import uuid
 
 import harness
 import sessions
@@ -78,6 +80,31 @@ def need(world, gate):
     subprocess.run(["mount", "--bind", f"{folder}/fuse", "/dev/fuse"], check=True)
     subprocess.run(["umount", "-l", folder], check=True)
     os.rmdir(folder)
+
+
+class Top:
+    """A name in the host's root, of this test alone."""
+
+    def __init__(self, box):
+        self.box, self.name = box, f"sandbox-test-{uuid.uuid4().hex[:8]}"
+        self.path = f"/{self.name}"
+
+    def folder(self):
+        os.mkdir(self.path)
+        self.box.identity.own(self.path)
+        self.box.identity.file(f"{self.path}/file", "content of the file\n")
+        self.box.identity.file(f"{self.path}/other", "content of the other\n")
+
+    def file(self, text="content\n"):
+        self.box.identity.file(f"{self.path}.new", text)
+        os.rename(f"{self.path}.new", self.path)
+
+    def remove(self):
+        for path in (self.path, f"{self.path}.new"):
+            if os.path.isdir(path) and not os.path.islink(path):
+                shutil.rmtree(path)
+            elif os.path.lexists(path):
+                os.unlink(path)
 
 
 def child_of(monitor, name):

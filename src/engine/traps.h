@@ -8,6 +8,7 @@ enum trap_kind {
   TRAP_HOW,
   TRAP_CREATE,
   TRAP_STAT,
+  TRAP_TEST,
   TRAP_READ,
   TRAP_ENTER,
   TRAP_EXECUTE,

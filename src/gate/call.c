@@ -168,6 +168,7 @@ static struct judged judge_remove(size_t index, const struct found *found) {
 
 struct judged call_judge(const struct call *call, size_t index, const struct found *found) {
   static const enum want wants[] = {[TRAP_STAT] = WANT_STAT,
+                                    [TRAP_TEST] = WANT_STAT,
                                     [TRAP_READ] = WANT_READ,
                                     [TRAP_EXECUTE] = WANT_EXECUTE,
                                     [TRAP_CONNECT] = WANT_CONNECT};

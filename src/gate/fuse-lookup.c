@@ -9,40 +9,6 @@
 #include <unistd.h>
 
 #include "core/alloc.h"
-#include "gate/quiet.h"
-
-/* Folders and links must show enough to be walked. Of anything else only the kind is told: a caller
- * may ask the kernel for what it remembers (AT_STATX_DONT_SYNC) without asking us. */
-struct stat fuse_harmless(const struct stat *status) {
-  /* The owner must be one whom the session's user namespace knows: else the kernel refuses every
-   * write by itself, and nobody is asked or told. */
-  struct stat shown = {.st_ino = status->st_ino,
-                       .st_mode = status->st_mode & S_IFMT,
-                       .st_nlink = 1,
-                       .st_uid = geteuid(),
-                       .st_gid = getegid()};
-  /* The kernel looks at these bits of whatever it heard last, before each exec: nothing else would
-   * do for one who may, while another looks the name up. */
-  if (S_ISREG(status->st_mode))
-    shown.st_mode |= 0111;
-  if (!S_ISDIR(status->st_mode) && !S_ISLNK(status->st_mode))
-    return shown;
-  shown.st_mode = status->st_mode;
-  shown.st_uid = status->st_uid;
-  shown.st_gid = status->st_gid;
-  shown.st_size = S_ISLNK(status->st_mode) ? status->st_size : 0;
-  return shown;
-}
-
-/* As the kernel sees it. */
-struct stat fuse_question(void) {
-  struct stat status = {.st_mode = S_IFLNK | 0777};
-  return fuse_harmless(&status);
-}
-
-bool fuse_is_open_kind(const struct node *node) {
-  return S_ISDIR(node->status.st_mode) || S_ISLNK(node->status.st_mode);
-}
 
 /* A look-up whose answer waits for a mount. */
 struct parked {
@@ -65,13 +31,10 @@ struct fuse_entry_param fuse_entry_of(struct fuse_gate *fuse, struct node *node,
   struct fuse_entry_param entry = {
       .ino = fuse_number_of(node),
       .generation = 1,
-      .attr = fuse_harmless(&node->status),
-      .attr_timeout = S_ISDIR(node->status.st_mode) ? seconds : 0,
+      .attr = fuse_shown(fuse, node),
+      .attr_timeout = S_ISDIR(node->status.st_mode) ? fuse_shown_seconds(fuse, node) : 0,
       .entry_timeout = seconds,
   };
-  /* Another size would cut the file off for who was allowed to read it, or runs it. */
-  if (node->opens > 0)
-    entry.attr.st_size = node->status.st_size;
   if (fuse_is_always_asked(node)) {
     entry.ino |= QUESTION;
     entry.attr = fuse_question();
@@ -130,6 +93,8 @@ static enum quiet judge_quiet(struct fuse_gate *fuse, fuse_req_t request, const 
   struct quiet_use use;
   enum quiet quiet = quiet_call(gate_outer_thread(fuse->gate, inside), path, &node->status, &use);
   *ret_want = use.want;
+  if (quiet == QUIET_REFUSED && fuse->checks && use.call.kind == STAND_IN_WATCH)
+    return QUIET_NOT; /* it waits when its right to do so is checked */
   if (quiet == QUIET_NOT || (*ret_want == WANT_WRITE && !fuse_may_ask_to_write(fuse, path)))
     return QUIET_NOT;
   if (quiet == QUIET_REFUSED) /* what needs no question is mounted by the first other use */

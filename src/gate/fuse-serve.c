@@ -38,6 +38,16 @@ static void serve_attributes(struct held *held, int fd) {
     fuse_serve_attributes(held->request, fd);
 }
 
+static void serve_access(struct held *held, int fd) {
+  struct stat usable = fuse_usable(held->fuse, held->node);
+  if (faccessat(fd, "", held->info.flags, AT_EMPTY_PATH) < 0)
+    fuse_reply_err(held->request, errno);
+  else if (held->checked)
+    fuse_reply_attr(held->request, &usable, 0);
+  else
+    fuse_reply_err(held->request, 0);
+}
+
 static void serve_open(struct held *held, int fd) {
   struct fuse_file_info info = held->info;
   int opened = S_ISREG(held->node->status.st_mode) ? reopen(fd, O_RDONLY) : -EACCES;
@@ -167,8 +177,7 @@ void fuse_serve(struct held *held) {
     serve_names(held);
     return;
   case CALL_ACCESS:
-    fuse_reply_err(held->request,
-                   faccessat(fd, "", held->info.flags, AT_EMPTY_PATH) < 0 ? errno : 0);
+    serve_access(held, fd);
     return;
   case CALL_GETXATTR:
   case CALL_LISTXATTR:

@@ -103,6 +103,10 @@ static void on_done(struct waiting *waiting, enum outcome outcome) {
     fuse_stand_in(held);
     return;
   }
+  if (outcome != OUTCOME_REFUSE && held->checked && fuse_stands_in(held)) {
+    fuse_stand_in(held); /* it does not walk again */
+    return;
+  }
   if (outcome == OUTCOME_SERVE && waiting->request.want == WANT_WRITE) {
     fuse_reply_err(held->request, EROFS); /* nothing is ever written through here */
   } else if (outcome == OUTCOME_SERVE) {
@@ -230,22 +234,12 @@ void held_begin(fuse_req_t request, fuse_ino_t number, enum call call,
            held_wants[call]);
 }
 
-static void ask_quietly(struct held *held, const struct quiet_use *use) {
+void held_ask_quietly(struct held *held, const struct quiet_use *use) {
   held->waiting.needs_mount = fuse_needs_mount(use->want) || fuse_is_always_asked(held->node);
   held->in_its_place = use->call;
   if (!stand_in_can(&use->call) || target_is_traced(&use->call.target))
     held->in_its_place.kind = STAND_IN_CANNOT;
   held_ask(held, fuse_is_always_asked(held->node) ? WANT_CONNECT : use->want);
-}
-
-/* Nothing can be served in the place of what is a link to the kernel, and whoever has the socket
- * itself can speak to it: so that is what is asked. */
-static void ask_to_look(fuse_req_t request, struct node *node, enum call call) {
-  struct held *held = held_new(request, node, call, NULL);
-  held->link = true;
-  held->waiting.needs_mount = true;
-  held->in_its_place.kind = STAND_IN_CANNOT;
-  held_ask(held, WANT_CONNECT);
 }
 
 static void answer_question(fuse_req_t request, struct node *node) {
@@ -259,12 +253,12 @@ static void answer_question(fuse_req_t request, struct node *node) {
   switch (quiet_call(gate_outer_thread(fuse->gate, fuse_req_ctx(request)->pid), path, &node->status,
                      &use)) {
   case QUIET_ASKED:
-    ask_quietly(held_new(request, node, CALL_QUIET, NULL), &use);
+    held_ask_quietly(held_new(request, node, CALL_QUIET, NULL), &use);
     return;
   case QUIET_NOT:
   case QUIET_REFUSED:
     if (fuse_is_always_asked(node))
-      ask_to_look(request, node, CALL_QUIET);
+      fuse_ask_to_look(request, node, CALL_QUIET);
     else
       fuse_reply_err(request, ESTALE);
     return;
@@ -278,34 +272,6 @@ static void fuse_op_readlink(fuse_req_t request, fuse_ino_t number) {
     answer_question(request, fuse_node_of(fuse, number));
   else
     fuse_serve_link(request, number);
-}
-
-static void fuse_op_getattr(fuse_req_t request, fuse_ino_t number, struct fuse_file_info *info) {
-  struct node *node = fuse_node_of(fuse_gate_of(request), number);
-  if (info && info->fh && S_ISREG(node->status.st_mode)) {
-    fuse_serve_attributes(request, (int)info->fh);
-  } else if (fuse_is_open_kind(node)) {
-    struct stat shown = fuse_harmless(&node->status);
-    fuse_reply_attr(request, &shown, node->fixed ? ENDLESS : FOLDER_SECONDS);
-  } else if (fuse_is_question(number)) {
-    ask_to_look(request, node, CALL_GETATTR);
-  } else {
-    held_begin(request, number, CALL_GETATTR, NULL);
-  }
-}
-
-static void fuse_op_access(fuse_req_t request, fuse_ino_t number, int mask) {
-  struct node *node = fuse_node_of(fuse_gate_of(request), number);
-  struct fuse_file_info info = {.flags = mask};
-  char path[PATH_MAX];
-  /* chdir comes here, too: who enters a folder before it is mounted would stay below the mount. One
-   * above mounts is never mounted itself. */
-  bool touchable = !node->fixed && node_path(node, path, sizeof path) &&
-                   gate_is_touchable(fuse_gate_of(request)->gate, path);
-  if (fuse_is_open_kind(node) && !touchable)
-    fuse_reply_err(request, mask & W_OK ? EROFS : 0);
-  else
-    held_begin(request, number, CALL_ACCESS, &info);
 }
 
 /* A folder above mounts cannot be mounted itself, so nothing is gained by asking now: only whoever
@@ -401,6 +367,7 @@ static int trigger_open(struct gate *gate, int fd, struct sb_error *error) {
   char place[32];
   fuse->gate = gate;
   fuse->events = -1;
+  fuse->checks = gate_knows_numbers(gate);
   gate->trigger_state = fuse;
   fuse_set_log_func(log_nothing);
   fuse->nodes = nodes_new();

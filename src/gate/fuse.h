@@ -1,6 +1,7 @@
 /* What the parts of the FUSE trigger share: fuse.c (calls that wait, the session with the kernel),
- * fuse-lookup.c (what is answered at once), fuse-serve.c (what is served without a mount) and
- * fuse-write.c; fuse-once.c: what is done in a caller's place. */
+ * fuse-lookup.c (what is answered at once), fuse-attributes.c (what a caller may do),
+ * fuse-serve.c (what is served without a mount) and fuse-write.c; fuse-once.c: what is done in a
+ * caller's place. */
 #pragma once
 
 #define FUSE_USE_VERSION 314
@@ -9,6 +10,7 @@
 #include "gate/links.h"
 #include "gate/nodes.h"
 #include "gate/once.h"
+#include "gate/quiet.h"
 #include "gate/stand-in.h"
 #include "gate/waiting.h"
 
@@ -37,6 +39,7 @@ struct fuse_gate {
   struct held *held;         /* every call that waits */
   struct parked *parked;     /* look-ups that do */
   struct standing *standing; /* calls that are made in the place of one that waits */
+  bool checks;               /* the kernel checks rights by attributes, see fuse-attributes.c */
   int events;                /* while there are any: all that is to be served; else -1 */
 };
 
@@ -57,6 +60,7 @@ struct held {
   bool signalled;                    /* and goes on */
   unsigned links;                    /* that led to it */
   bool link;                         /* the kernel takes it for one */
+  bool checked;                      /* it asks for attributes, to see what the caller may do */
   struct stand_in_call in_its_place; /* CALL_QUIET */
   struct standing *standing;         /* or NULL */
 };
@@ -105,11 +109,28 @@ bool held_mind_signals(struct held *held);
 void held_begin(fuse_req_t request, fuse_ino_t number, enum call call,
                 const struct fuse_file_info *info);
 
+/* For a call that uses the object itself without telling its file system. */
+void held_ask_quietly(struct held *held, const struct quiet_use *use);
+
+/* ---- fuse-attributes.c ---- */
+
+bool fuse_is_open_kind(const struct node *node);
+struct stat fuse_question(void);
+
+/* What everybody may know of a node. */
+struct stat fuse_shown(struct fuse_gate *fuse, struct node *node);
+
+/* The same, with every right: another request follows, and waits. */
+struct stat fuse_usable(struct fuse_gate *fuse, struct node *node);
+
+/* How long the kernel may remember that. */
+double fuse_shown_seconds(const struct fuse_gate *fuse, const struct node *node);
+void fuse_ask_to_look(fuse_req_t request, struct node *node, enum call call);
+void fuse_op_getattr(fuse_req_t request, fuse_ino_t number, struct fuse_file_info *info);
+void fuse_op_access(fuse_req_t request, fuse_ino_t number, int mask);
+
 /* ---- fuse-lookup.c ---- */
 
-struct stat fuse_harmless(const struct stat *status);
-struct stat fuse_question(void);
-bool fuse_is_open_kind(const struct node *node);
 struct fuse_entry_param fuse_entry_of(struct fuse_gate *fuse, struct node *node, const char *path);
 bool fuse_may_ask_to_write(const struct fuse_gate *fuse, const char *path);
 bool fuse_needs_mount(enum want want);

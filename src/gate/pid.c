@@ -7,23 +7,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/pidfd.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "core/cleanup.h"
 #include "core/file.h"
+#include "core/pid-numbers.h"
 #include "core/status.h"
 #include "gate/waiting.h"
-
-/* Linux 6.11; younger than the headers of most distributions. */
-#ifndef NS_GET_PID_FROM_PIDNS
-#define NS_GET_PID_FROM_PIDNS _IOR(0xb7, 0x6, int)
-#endif
-#ifndef NS_GET_TGID_FROM_PIDNS
-#define NS_GET_TGID_FROM_PIDNS _IOR(0xb7, 0x7, int)
-#endif
 
 static bool has_inner_pid(const char *status, pid_t inside) {
   size_t count;
@@ -81,18 +73,15 @@ void gate_forget_asked(struct gate *gate) {
 }
 
 bool gate_knows_numbers(const struct gate *gate) {
-  return ioctl(gate->config.pid_ns, NS_GET_TGID_FROM_PIDNS, 1) > 0;
-}
-
-static pid_t translate(struct gate *gate, unsigned long request, pid_t inside) {
-  int outer = ioctl(gate->config.pid_ns, request, inside);
-  return outer > 0 ? outer : search_once(gate, inside);
+  return pid_numbers_process(gate->config.pid_ns, 1) > 0;
 }
 
 pid_t gate_outer_pid(struct gate *gate, pid_t inside) {
-  return translate(gate, NS_GET_TGID_FROM_PIDNS, inside);
+  pid_t outer = pid_numbers_process(gate->config.pid_ns, inside);
+  return outer > 0 ? outer : search_once(gate, inside);
 }
 
 pid_t gate_outer_thread(struct gate *gate, pid_t inside) {
-  return translate(gate, NS_GET_PID_FROM_PIDNS, inside);
+  pid_t outer = pid_numbers_thread(gate->config.pid_ns, inside);
+  return outer > 0 ? outer : search_once(gate, inside);
 }

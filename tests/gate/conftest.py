@@ -51,3 +51,10 @@ def ground(box):
     for path in (made, *(os.path.join(made, name) for name in os.listdir(made))):
         box.identity.own(path)
     return made
+
+
+@pytest.fixture
+def top(box):
+    made = gates.Top(box)
+    yield made
+    made.remove()

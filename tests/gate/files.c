@@ -246,20 +246,48 @@ static int do_inotify_nofollow(const char *path) {
   return fd < 0 || inotify_add_watch(fd, path, IN_MODIFY | IN_DONT_FOLLOW) < 0 ? -1 : 0;
 }
 
+#define CHANGES (IN_MODIFY | IN_CREATE)
+
 /* Says what it sees of a change that somebody else makes when the file "watching" is there. */
-static int do_watch(const char *path) {
-  int fd = inotify_init1(IN_CLOEXEC);
+static int see(int fd, int watch) {
   struct pollfd ready = {.fd = fd, .events = POLLIN};
   union {
     struct inotify_event event;
     char room[sizeof(struct inotify_event) + 256];
   } got;
-  if (fd < 0 || inotify_add_watch(fd, path, IN_MODIFY | IN_CREATE) < 0)
+  if (fd < 0 || watch < 0)
     return -1;
   close(open("watching", O_WRONLY | O_CREAT, 0644));
   int seen = poll(&ready, 1, 10000) == 1 && read(fd, &got, sizeof got) > 0;
   close(fd);
-  return say("%s", seen ? "changed" : "nothing");
+  return say("%s", seen && got.event.wd == watch ? "changed" : "nothing");
+}
+
+static int do_watch(const char *path) {
+  int fd = inotify_init1(IN_CLOEXEC);
+  return see(fd, inotify_add_watch(fd, path, CHANGES));
+}
+
+/* The caller's own folder: no name of it is looked up. */
+static int do_watch_here(const char *path) {
+  int fd = inotify_init1(IN_CLOEXEC), back = open(".", O_PATH | O_CLOEXEC);
+  if (chdir(path) < 0)
+    return -1;
+  int watch = inotify_add_watch(fd, ".", CHANGES), errnum = errno;
+  if (fchdir(back) < 0)
+    return -1;
+  errno = errnum;
+  return see(fd, watch);
+}
+
+/* By a descriptor that only holds it. */
+static int do_watch_held(const char *path) {
+  int fd = inotify_init1(IN_CLOEXEC), held = open(path, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+  char name[64];
+  if (held < 0)
+    return -1;
+  snprintf(name, sizeof name, "/proc/self/fd/%d", held);
+  return see(fd, inotify_add_watch(fd, name, CHANGES));
 }
 
 static int do_statfs(const char *path) {
@@ -401,18 +429,30 @@ static int do_thread_connect(const char *path) {
   return in_a_thread(do_connect, path);
 }
 
+static int do_thread_inotify(const char *path) {
+  return in_a_thread(do_inotify, path);
+}
+
 /* With somebody who traces it. */
-static int do_traced_connect(const char *path) {
+static int traced(int (*function)(const char *path), const char *path) {
   int status = 0;
   pid_t pid = fork();
   if (pid == 0) {
     ptrace(PTRACE_TRACEME, 0, NULL, NULL);
-    _exit(do_connect(path) < 0 ? errno : 0);
+    _exit(function(path) < 0 ? errno : 0);
   }
   while (waitpid(pid, &status, 0) == pid && WIFSTOPPED(status))
     ptrace(PTRACE_CONT, pid, NULL, WSTOPSIG(status));
   errno = WEXITSTATUS(status);
   return errno ? -1 : 0;
+}
+
+static int do_traced_connect(const char *path) {
+  return traced(do_connect, path);
+}
+
+static int do_traced_inotify(const char *path) {
+  return traced(do_inotify, path);
 }
 
 static volatile sig_atomic_t alarms;
@@ -605,12 +645,16 @@ static const struct {
     {"inotify", do_inotify},
     {"inotify-nofollow", do_inotify_nofollow},
     {"watch", do_watch},
+    {"watch-here", do_watch_here},
+    {"watch-held", do_watch_held},
     {"statfs", do_statfs},
     {"execute", do_execute},
     {"connect", do_connect},
     {"compat-connect", do_compat_connect},
     {"thread-connect", do_thread_connect},
+    {"thread-inotify", do_thread_inotify},
     {"traced-connect", do_traced_connect},
+    {"traced-inotify", do_traced_inotify},
     {"alarmed-connect", do_alarmed_connect},
     {"send", do_send},
     {"send-message", do_send_message},

@@ -30,7 +30,8 @@ class Ground:
         self.file("bad", f"{MARKER}\n")
         self.file("good-folder/name", "harmless\n")
         self.file("bad-folder/name", f"{MARKER}\n")
-        self.file("bad-folder/open/anything", "harmless\n")
+        for name in ("good-folder", "bad-folder"):
+            self.file(f"{name}/open/anything", "harmless\n")
         self.file("stopped", f"{MARKER}\n")
         self.file("reused", f"{MARKER}\n")
 
@@ -80,9 +81,12 @@ def race_pointer(ground, gate):
 
 
 def race_cwd(ground, gate):
-    """A part of the bad folder is allowed, so that it can be entered."""
+    """A part of the bad folder is allowed, so that it can be entered; and of the good one, so that both
+    take as long."""
+    allowed = [word for name in ("good-folder", "bad-folder")
+               for word in ("--ro", ground.path(f"{name}/open"))]
     return inside(ground, gate, "cwd", ground.path("good-folder"), ground.path("bad-folder"),
-                  "name", options=["--ro", ground.path("bad-folder/open")])[0]
+                  "name", options=allowed)[0]
 
 
 def race_link(ground, gate):

@@ -1,10 +1,8 @@
 """Names right below "/": the session's root is a file system of its own, and follows the host's."""
 
 import os
-import shutil
 import signal
 import threading
-import uuid
 
 import pytest
 
@@ -14,38 +12,6 @@ from gates import files, lines
 
 WAIT = "until ls -A / | grep -qx {0}; do sleep 0.02; done; "
 GONE = "while ls -A / | grep -qx {0}; do sleep 0.02; done; "
-
-
-class Top:
-    """A name in the host's root, of this test alone."""
-
-    def __init__(self, box):
-        self.box, self.name = box, f"sandbox-test-{uuid.uuid4().hex[:8]}"
-        self.path = f"/{self.name}"
-
-    def folder(self):
-        os.mkdir(self.path)
-        self.box.identity.own(self.path)
-        self.box.identity.file(f"{self.path}/file", "content of the file\n")
-        self.box.identity.file(f"{self.path}/other", "content of the other\n")
-
-    def file(self, text="content\n"):
-        self.box.identity.file(f"{self.path}.new", text)
-        os.rename(f"{self.path}.new", self.path)
-
-    def remove(self):
-        for path in (self.path, f"{self.path}.new"):
-            if os.path.isdir(path) and not os.path.islink(path):
-                shutil.rmtree(path)
-            elif os.path.lexists(path):
-                os.unlink(path)
-
-
-@pytest.fixture
-def top(box):
-    made = Top(box)
-    yield made
-    made.remove()
 
 
 def shell(box, gate, script, answer, **more):

@@ -1,0 +1,94 @@
+/* Looks at a thread in a system call; see doing.h. */
+#include "gate/doing.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/audit.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "core/alloc.h"
+#include "core/cleanup.h"
+#include "core/file.h"
+
+enum { ATTEMPTS = 20 };
+
+#if defined(__x86_64__)
+#define NATIVE AUDIT_ARCH_X86_64
+#define COMPAT AUDIT_ARCH_I386
+#elif defined(__aarch64__)
+#define NATIVE AUDIT_ARCH_AARCH64
+#define COMPAT AUDIT_ARCH_ARM
+#else
+#error "which numbers have the system calls?"
+#endif
+
+/* The kernel does not say whose numbers these are. The stack of a 32-bit program is where its
+ * addresses reach; any program of x86 can make such a call by its own instruction. */
+static bool is_compat(const struct doing *doing, uint64_t stack, uint64_t next) {
+#ifdef __x86_64__
+  static const unsigned char instruction[] = {0xcd, 0x80}; /* int 0x80 */
+  unsigned char found[sizeof instruction];
+  if (target_read(&doing->target, next - sizeof found, found, sizeof found) == 0 &&
+      memcmp(found, instruction, sizeof found) == 0)
+    return true;
+#else
+  (void)doing;
+  (void)next;
+#endif
+  return stack <= UINT32_MAX;
+}
+
+/* The number, six arguments, the stack and the next instruction. */
+static int parse(const char *text, struct doing *ret_doing) {
+  uint64_t *at = ret_doing->arguments, stack, next;
+  if (sscanf(text, "%ld %lx %lx %lx %lx %lx %lx %lx %lx", &ret_doing->number, &at[0], &at[1],
+             &at[2], &at[3], &at[4], &at[5], &stack, &next) != 9)
+    return -EINVAL;
+  ret_doing->compat = is_compat(ret_doing, stack, next);
+  return 0;
+}
+
+/* "running": it has asked us, but does not sleep yet. It will in an instant, for it waits for our
+ * answer. */
+int doing_read(pid_t thread, struct doing *ret_doing) {
+  static const struct timespec instant = {.tv_nsec = 50000};
+  char path[64];
+  ret_doing->target.thread = thread;
+  snprintf(path, sizeof path, "/proc/%d/syscall", (int)thread);
+  for (int attempt = 0; thread > 0 && attempt < ATTEMPTS; attempt++) {
+    _cleanup_free_ char *text = NULL;
+    int result = file_read_at(AT_FDCWD, path, 4096, &text, NULL);
+    if (result < 0)
+      return result;
+    if (strncmp(text, "running", strlen("running")) != 0)
+      return parse(text, ret_doing);
+    nanosleep(&instant, NULL);
+  }
+  return -ESRCH;
+}
+
+const struct trap *doing_trap(const struct doing *doing) {
+  return seccomp_trap(doing->compat ? COMPAT : NATIVE, (int)doing->number);
+}
+
+/* As we would have to write it: "self" is whoever looks. */
+static char *whole_path(const struct doing *doing, const char *start, const char *path) {
+  static const char *const selves[] = {"/proc/self/", "/proc/thread-self/"};
+  for (size_t i = 0; i < ARRAY_SIZE(selves); i++) {
+    if (strncmp(path, selves[i], strlen(selves[i])) == 0)
+      return xasprintf("/proc/%d/%s", (int)doing->target.thread, path + strlen(selves[i]));
+  }
+  return path[0] == '/' ? xstrdup(path) : xasprintf("%s/%s", start, path);
+}
+
+bool doing_leads_to(const struct doing *doing, int folder, const char *path, const char *object) {
+  char start[PATH_MAX];
+  _cleanup_free_ char *whole = NULL, *found = NULL;
+  _cleanup_close_ int fd = -1;
+  if (path[0] != '/' && target_folder(&doing->target, folder, &fd, start) < 0)
+    return false;
+  whole = whole_path(doing, start, path);
+  return file_resolve(whole, &found) == 0 && strcmp(found, object) == 0;
+}

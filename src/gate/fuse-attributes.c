@@ -1,0 +1,204 @@
+/* What the FUSE gate tells of an object, and who waits to be told; see fuse.c.
+ *
+ * Where it can be seen what a caller is doing, the kernel checks rights itself, by the attributes
+ * that we show ("default_permissions"). It asks for them each time, except for folders above
+ * mounts, through which everything passes. That is the one moment at which a call can be held that
+ * uses an object without another word to us: a watch, whose folder may have been looked up before,
+ * or is the caller's own, or is right below "/", where nothing is looked up. What another request
+ * will come for is let pass here with every right. */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <unistd.h>
+
+#include "core/cleanup.h"
+#include "gate/fuse.h"
+#include "gate/purpose.h"
+
+/* Folders and links must show enough to be walked. Of anything else only the kind is told: a caller
+ * may ask the kernel for what it remembers (AT_STATX_DONT_SYNC) without asking us. */
+static struct stat harmless(const struct stat *status) {
+  /* The owner must be one whom the session's user namespace knows: else the kernel refuses every
+   * write by itself, and nobody is asked or told. */
+  struct stat shown = {.st_ino = status->st_ino,
+                       .st_mode = status->st_mode,
+                       .st_nlink = 1,
+                       .st_uid = geteuid(),
+                       .st_gid = getegid()};
+  /* The kernel goes by whatever it heard last, which may be an answer to another: nothing but every
+   * right would do for one who may, while somebody looks the name up. */
+  if (!S_ISDIR(status->st_mode) && !S_ISLNK(status->st_mode)) {
+    shown.st_mode = (status->st_mode & S_IFMT) | 0777;
+    return shown;
+  }
+  shown.st_uid = status->st_uid;
+  shown.st_gid = status->st_gid;
+  shown.st_size = S_ISLNK(status->st_mode) ? status->st_size : 0;
+  return shown;
+}
+
+/* As the kernel sees it. */
+struct stat fuse_question(void) {
+  struct stat status = {.st_mode = S_IFLNK | 0777};
+  return harmless(&status);
+}
+
+bool fuse_is_open_kind(const struct node *node) {
+  return S_ISDIR(node->status.st_mode) || S_ISLNK(node->status.st_mode);
+}
+
+/* The kernel knows neither the groups of the caller nor access lists: who may read or enter a
+ * folder by them must find that in its bits. */
+static void let_pass(struct fuse_gate *fuse, struct node *node, struct stat *shown) {
+  static const struct {
+    int right;
+    mode_t bit;
+  } rights[] = {{R_OK, 04}, {X_OK, 01}};
+  unsigned shift = shown->st_uid == geteuid() ? 6 : shown->st_gid == getegid() ? 3 : 0;
+  for (size_t i = 0; i < ARRAY_SIZE(rights); i++) {
+    mode_t bit = rights[i].bit << shift;
+    if (!(shown->st_mode & bit) && faccessat(nodes_fd(fuse->nodes, node), "", rights[i].right,
+                                             AT_EMPTY_PATH | AT_EACCESS) == 0)
+      shown->st_mode |= bit;
+  }
+}
+
+struct stat fuse_shown(struct fuse_gate *fuse, struct node *node) {
+  struct stat shown = harmless(&node->status);
+  if (fuse->checks && S_ISDIR(shown.st_mode))
+    let_pass(fuse, node, &shown);
+  /* Another size would cut the file off for who was allowed to read it, or runs it. */
+  if (node->opens > 0)
+    shown.st_size = node->status.st_size;
+  return shown;
+}
+
+struct stat fuse_usable(struct fuse_gate *fuse, struct node *node) {
+  struct stat shown = fuse_shown(fuse, node);
+  shown.st_mode |= 0777;
+  return shown;
+}
+
+double fuse_shown_seconds(const struct fuse_gate *fuse, const struct node *node) {
+  if (node->fixed)
+    return ENDLESS;
+  return fuse->checks && S_ISDIR(node->status.st_mode) ? 0 : FOLDER_SECONDS;
+}
+
+/* Nothing can be served in the place of what is a link to the kernel, and whoever has the socket
+ * itself can speak to it: so that is what is asked. */
+void fuse_ask_to_look(fuse_req_t request, struct node *node, enum call call) {
+  struct held *held = held_new(request, node, call, NULL);
+  held->link = true;
+  held->waiting.needs_mount = true;
+  held->in_its_place.kind = STAND_IN_CANNOT;
+  held_ask(held, WANT_CONNECT);
+}
+
+static void show(struct fuse_gate *fuse, fuse_req_t request, struct node *node) {
+  struct stat shown = fuse_shown(fuse, node);
+  fuse_reply_attr(request, &shown, fuse_shown_seconds(fuse, node));
+}
+
+static void show_usable(struct fuse_gate *fuse, fuse_req_t request, struct node *node) {
+  struct stat shown = fuse_usable(fuse, node);
+  fuse_reply_attr(request, &shown, 0);
+}
+
+static void look(struct fuse_gate *fuse, fuse_req_t request, struct node *node) {
+  if (fuse_is_open_kind(node))
+    show(fuse, request, node);
+  else
+    held_begin(request, fuse_number_of(node), CALL_GETATTR, NULL);
+}
+
+/* chdir comes here, too: who enters a folder before it is mounted would stay below the mount. One
+ * above mounts is never mounted itself. */
+static bool waits_for_mount(struct fuse_gate *fuse, const struct node *node, const char *path) {
+  return !fuse_is_open_kind(node) || (!node->fixed && gate_is_touchable(fuse->gate, path));
+}
+
+static void test(struct fuse_gate *fuse, fuse_req_t request, struct node *node, const char *path,
+                 int mask) {
+  struct fuse_file_info info = {.flags = mask};
+  if (!waits_for_mount(fuse, node, path)) {
+    if (mask & W_OK)
+      fuse_reply_err(request, EROFS);
+    else
+      show(fuse, request, node);
+    return;
+  }
+  struct held *held = held_new(request, node, CALL_ACCESS, &info);
+  held->checked = true;
+  held_ask(held, held_wants[CALL_ACCESS]);
+}
+
+/* A folder may only be on the way. */
+static void watch(struct fuse_gate *fuse, fuse_req_t request, struct node *node, const char *path) {
+  struct quiet_use use;
+  pid_t thread = gate_outer_thread(fuse->gate, fuse_req_ctx(request)->pid);
+  if (quiet_call(thread, path, &node->status, &use) == QUIET_NOT) {
+    look(fuse, request, node);
+    return;
+  }
+  struct held *held = held_new(request, node, CALL_QUIET, NULL);
+  held->checked = true;
+  held_ask_quietly(held, &use);
+}
+
+static void check(struct fuse_gate *fuse, fuse_req_t request, struct node *node) {
+  pid_t inside = fuse_req_ctx(request)->pid;
+  bool folder = S_ISDIR(node->status.st_mode);
+  char path[PATH_MAX];
+  int mask;
+  if (!node_path(node, path, sizeof path)) {
+    fuse_reply_err(request, ENAMETOOLONG);
+    return;
+  }
+  /* The broker has to pass, whoever may. */
+  if (inside == 0 && folder) {
+    show_usable(fuse, request, node);
+    return;
+  }
+  switch (purpose_of(gate_outer_thread(fuse->gate, inside), path, folder, &mask)) {
+  case PURPOSE_LOOK:
+    look(fuse, request, node);
+    return;
+  case PURPOSE_USE:
+    show_usable(fuse, request, node);
+    return;
+  case PURPOSE_TEST:
+    test(fuse, request, node, path, mask);
+    return;
+  case PURPOSE_WATCH:
+    watch(fuse, request, node, path);
+    return;
+  }
+}
+
+void fuse_op_getattr(fuse_req_t request, fuse_ino_t number, struct fuse_file_info *info) {
+  struct fuse_gate *fuse = fuse_gate_of(request);
+  struct node *node = fuse_node_of(fuse, number);
+  if (info && info->fh && S_ISREG(node->status.st_mode))
+    fuse_serve_attributes(request, (int)info->fh);
+  else if (fuse_is_question(number))
+    fuse_ask_to_look(request, node, CALL_GETATTR);
+  else if (fuse->checks && !node->fixed && !S_ISLNK(node->status.st_mode))
+    check(fuse, request, node);
+  else
+    look(fuse, request, node);
+}
+
+/* Where the kernel does not check rights itself. */
+void fuse_op_access(fuse_req_t request, fuse_ino_t number, int mask) {
+  struct fuse_gate *fuse = fuse_gate_of(request);
+  struct node *node = fuse_node_of(fuse, number);
+  struct fuse_file_info info = {.flags = mask};
+  char path[PATH_MAX];
+  if (!node_path(node, path, sizeof path))
+    fuse_reply_err(request, ENAMETOOLONG);
+  else if (waits_for_mount(fuse, node, path))
+    held_begin(request, number, CALL_ACCESS, &info);
+  else
+    fuse_reply_err(request, mask & W_OK ? EROFS : 0);
+}

@@ -1,0 +1,43 @@
+/* What a caller wants with an object whose attributes the kernel asks for; see purpose.h. */
+#include "gate/purpose.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "gate/doing.h"
+
+/* Those of an exec are those of the file: the kernel looks there for the right to do it. */
+static enum purpose purpose_of_trap(const struct trap *trap) {
+  switch (trap->kind) {
+  case TRAP_STAT:
+  case TRAP_EXECUTE:
+    return PURPOSE_LOOK;
+  case TRAP_TEST:
+  case TRAP_ENTER:
+    return PURPOSE_TEST;
+  case TRAP_READ:
+    return trap->links == TRAP_WATCH ? PURPOSE_WATCH : PURPOSE_USE;
+  default:
+    return PURPOSE_USE;
+  }
+}
+
+static bool ends_at(const struct doing *doing, const struct trap *trap, const char *object) {
+  char path[PATH_MAX];
+  int base = trap->at[0].base == TRAP_CWD ? AT_FDCWD : (int)doing->arguments[trap->at[0].base];
+  return target_read_path(&doing->target, doing->arguments[trap->at[0].path], path) == 0 &&
+         doing_leads_to(doing, base, path, object);
+}
+
+enum purpose purpose_of(pid_t thread, const char *path, bool folder, int *ret_mask) {
+  struct doing doing;
+  const struct trap *trap = doing_read(thread, &doing) < 0 ? NULL : doing_trap(&doing);
+  enum purpose purpose = trap ? purpose_of_trap(trap) : PURPOSE_LOOK;
+  *ret_mask = 0;
+  if (purpose != PURPOSE_TEST)
+    return purpose;
+  *ret_mask = trap->kind == TRAP_ENTER ? X_OK : (int)doing.arguments[trap->at[0].path + 1];
+  if (*ret_mask & W_OK && folder && !ends_at(&doing, trap, path))
+    *ret_mask &= ~W_OK;
+  return purpose;
+}

@@ -1,0 +1,17 @@
+/* Why the kernel wants an object's attributes. It checks by them whether a caller may use it, and
+ * for some calls that is all that it ever asks. */
+#pragma once
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+enum purpose {
+  PURPOSE_LOOK,  /* to tell them (stat), or it cannot be known */
+  PURPOSE_USE,   /* for a call that asks for more, and can wait then (open, mkdir …) */
+  PURPOSE_TEST,  /* access(2), chdir(2): nothing more will be asked for */
+  PURPOSE_WATCH, /* inotify_add_watch(2): nor here */
+};
+
+/* `path` is the object's; `ret_mask`: what a TEST is for (R_OK …). A folder may only be on the way
+ * of the call; W_OK is told of one where it ends, and not of others. */
+enum purpose purpose_of(pid_t thread, const char *path, bool folder, int *ret_mask);
