@@ -303,6 +303,11 @@ static bool is_what_was_shown(const struct held *held) {
          strcmp(held->found.path, request->path) == 0;
 }
 
+/* Of a folder: its names, and what becomes of them. */
+static bool takes_folder(const struct call *call) {
+  return call_only_reads(call) || call->trap->links == TRAP_WATCH;
+}
+
 /* Allowed, but not by a mount that was made for it: perhaps one that another call asked for. */
 static void serve(struct held *held) {
   if (held->waiting.request.want == WANT_WRITE) {
@@ -318,7 +323,7 @@ static void serve(struct held *held) {
     notify_begin_once(held);
   else if (held->found.place == PLACE_GATED)
     notify_fail(held, EACCES);
-  else if (held->found.place == PLACE_FOLDER && call_only_reads(&held->call) &&
+  else if (held->found.place == PLACE_FOLDER && takes_folder(&held->call) &&
            is_what_was_shown(held))
     notify_serve_once(held);
   else
