@@ -105,11 +105,11 @@ static void show_usable(struct fuse_gate *fuse, fuse_req_t request, struct node 
   fuse_reply_attr(request, &shown, 0);
 }
 
-static void look(struct fuse_gate *fuse, fuse_req_t request, struct node *node) {
+static void look(struct fuse_gate *fuse, fuse_req_t request, struct node *node, enum want want) {
   if (fuse_is_open_kind(node))
     show(fuse, request, node);
   else
-    held_begin(request, fuse_number_of(node), CALL_GETATTR, NULL);
+    held_ask(held_new(request, node, CALL_GETATTR, NULL), want);
 }
 
 /* chdir comes here, too: who enters a folder before it is mounted would stay below the mount. One
@@ -138,7 +138,7 @@ static void watch(struct fuse_gate *fuse, fuse_req_t request, struct node *node,
   struct quiet_use use;
   pid_t thread = gate_outer_thread(fuse->gate, fuse_req_ctx(request)->pid);
   if (quiet_call(thread, path, &node->status, &use) == QUIET_NOT) {
-    look(fuse, request, node);
+    look(fuse, request, node, WANT_STAT);
     return;
   }
   struct held *held = held_new(request, node, CALL_QUIET, NULL);
@@ -162,7 +162,10 @@ static void check(struct fuse_gate *fuse, fuse_req_t request, struct node *node)
   }
   switch (purpose_of(gate_outer_thread(fuse->gate, inside), path, folder, &mask)) {
   case PURPOSE_LOOK:
-    look(fuse, request, node);
+    look(fuse, request, node, WANT_STAT);
+    return;
+  case PURPOSE_EXECUTE:
+    look(fuse, request, node, WANT_EXECUTE);
     return;
   case PURPOSE_USE:
     show_usable(fuse, request, node);
@@ -186,7 +189,7 @@ void fuse_op_getattr(fuse_req_t request, fuse_ino_t number, struct fuse_file_inf
   else if (fuse->checks && !node->fixed && !S_ISLNK(node->status.st_mode))
     check(fuse, request, node);
   else
-    look(fuse, request, node);
+    look(fuse, request, node, WANT_STAT);
 }
 
 /* Where the kernel does not check rights itself. */

@@ -6,12 +6,12 @@
 
 #include "gate/doing.h"
 
-/* Those of an exec are those of the file: the kernel looks there for the right to do it. */
 static enum purpose purpose_of_trap(const struct trap *trap) {
   switch (trap->kind) {
   case TRAP_STAT:
-  case TRAP_EXECUTE:
     return PURPOSE_LOOK;
+  case TRAP_EXECUTE:
+    return PURPOSE_EXECUTE;
   case TRAP_TEST:
   case TRAP_ENTER:
     return PURPOSE_TEST;

@@ -6,10 +6,11 @@
 #include <sys/types.h>
 
 enum purpose {
-  PURPOSE_LOOK,  /* to tell them (stat), or it cannot be known */
-  PURPOSE_USE,   /* for a call that asks for more, and can wait then (open, mkdir …) */
-  PURPOSE_TEST,  /* access(2), chdir(2): nothing more will be asked for */
-  PURPOSE_WATCH, /* inotify_add_watch(2): nor here */
+  PURPOSE_LOOK,    /* to tell them (stat), or it cannot be known */
+  PURPOSE_EXECUTE, /* the right to run it is to be seen in them */
+  PURPOSE_USE,     /* for a call that asks for more, and can wait then (open, mkdir …) */
+  PURPOSE_TEST,    /* access(2), chdir(2): nothing more will be asked for */
+  PURPOSE_WATCH,   /* inotify_add_watch(2): nor here */
 };
 
 /* `path` is the object's; `ret_mask`: what a TEST is for (R_OK …). A folder may only be on the way

@@ -118,7 +118,8 @@ def test_programs_are_asked_for_with_their_interpreters(box, gate, ground, name)
                               lambda event: gates.approve())
     assert lines(inside) == lines(box.plain([files(box), "execute", path])), inside
     wanted = {f"{ground}/program"} | ({path} if name == "script" else set())
-    assert {asked_path for _, asked_path in asked} == wanted
+    want = "execute" if gate == "notify" or gates.TELLS_WHO_ASKS else "stat"
+    assert set(asked) == {(want, one) for one in wanted}
 
 
 def test_the_command_itself_may_be_asked_for(box, gate, ground):
