@@ -13,12 +13,16 @@ PLACES = {"sub": ("{ground}/sub", "/made"), "file": ("{ground}/file", ""),
           "top": ("{top}", "/made"), "top-file": ("{top}.file", "")}
 
 
-@pytest.fixture(params=PLACES)
-def watched(request, box, ground, top):
+def places(*names):
+    return pytest.mark.parametrize("place", names)
+
+
+@pytest.fixture
+def watched(place, box, ground, top):
     """A path to watch, and the file that is written to show a change of it."""
     top.folder()
     box.identity.file(f"{top.path}.file", "content\n")
-    path, changed = PLACES[request.param]
+    path, changed = PLACES[place]
     path = path.format(ground=ground, top=top.path)
     yield path, path + changed
     os.unlink(f"{top.path}.file")
@@ -47,6 +51,7 @@ def watch(box, gate, argv, answer, changed):
     return lines(result), it.asked
 
 
+@places(*PLACES)
 @pytest.mark.parametrize("scope", ["session", "once"])
 def test_a_watch_sees_what_the_host_does(box, gate, watched, scope):
     """It waits for the answer, and is on the host's own object then. The control: one that is denied."""
@@ -58,11 +63,10 @@ def test_a_watch_sees_what_the_host_does(box, gate, watched, scope):
         == (["watch changed"], [(want(path), path)])
 
 
+@places("sub", "top")
 def test_a_watch_on_what_was_looked_at_before(box, gate, watched):
-    """The kernel remembers the name then, and looks nothing up."""
+    """The kernel remembers the name then, and looks nothing up. (Whoever looks at a file is asked for it.)"""
     path, changed = watched
-    if not os.path.isdir(path):
-        pytest.skip("whoever looks at a file is asked for that")
     need_to_know(gate, path)
     argv = [files(box), "stat", path, "watch", path]
     refused, asked = watch(box, gate, argv, gates.deny(), changed)
@@ -71,12 +75,11 @@ def test_a_watch_on_what_was_looked_at_before(box, gate, watched):
     assert allowed[1:] == ["watch changed"] and asked == [("list", path)], (allowed, asked)
 
 
+@places("sub", "top")
 @pytest.mark.parametrize("way", ["watch-here", "watch-held"])
 def test_a_watch_without_a_name(box, gate, watched, way):
     """The caller's own folder, or what it holds by a descriptor."""
     path, changed = watched
-    if not os.path.isdir(path):
-        pytest.skip("it holds a folder")
     need_to_know(gate, path)
     argv = [files(box), way, path]
     refused, asked = watch(box, gate, argv, gates.deny(), changed)
@@ -85,6 +88,7 @@ def test_a_watch_without_a_name(box, gate, watched, way):
     assert allowed == [f"{way} changed"] and asked == [("list", path)], (allowed, asked)
 
 
+@places(*PLACES)
 def test_a_watch_that_follows_no_links(box, gate, watched):
     path, _ = watched
     argv = [files(box), "inotify-nofollow", path]
@@ -99,6 +103,7 @@ def test_a_watch_that_follows_no_links(box, gate, watched):
     assert lines(refused) == ["inotify-nofollow EACCES"], refused
 
 
+@places(*PLACES)
 def test_a_watch_by_a_thread(box, gate, watched):
     path, _ = watched
     if gate == "fuse" and not gates.TELLS_WHO_ASKS:
@@ -110,6 +115,7 @@ def test_a_watch_by_a_thread(box, gate, watched):
         assert asked == [(want(path), path)], asked
 
 
+@places(*PLACES)
 def test_a_watch_by_who_is_traced(box, gate, watched):
     """Nobody else can hold it. Where a name is looked up it waits there; elsewhere it fails once, and is
     native from then on. Once is not offered."""

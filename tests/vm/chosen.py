@@ -94,6 +94,7 @@ CHOSEN = {
         "a_script_runs_once")),
     # Locks that mounting takes, and mounts whose roots are links.
     "gate/test_locks.py": (BOTH, "user", ()),
+    "gate/test_watches.py": (BOTH, "user", ()),
     "gate/test_root.py": (BOTH, "user", ("a_socket_there_is_asked_for", "who_looks_at_a_socket_there")),
     "gate/test_revoking.py": (BOTH, "user", (
         "revoking_takes_effect_for_new_opens",
