@@ -105,11 +105,15 @@ static void show_usable(struct fuse_gate *fuse, fuse_req_t request, struct node 
   fuse_reply_attr(request, &shown, 0);
 }
 
-static void look(struct fuse_gate *fuse, fuse_req_t request, struct node *node, enum want want) {
-  if (fuse_is_open_kind(node))
+static void look(struct fuse_gate *fuse, fuse_req_t request, struct node *node,
+                 enum purpose purpose) {
+  if (fuse_is_open_kind(node)) {
     show(fuse, request, node);
-  else
-    held_ask(held_new(request, node, CALL_GETATTR, NULL), want);
+    return;
+  }
+  struct held *held = held_new(request, node, CALL_GETATTR, NULL);
+  held->waiting.holds_lock = purpose == PURPOSE_UNKNOWN;
+  held_ask(held, purpose == PURPOSE_EXECUTE ? WANT_EXECUTE : WANT_STAT);
 }
 
 /* chdir comes here, too: who enters a folder before it is mounted would stay below the mount. One
@@ -138,7 +142,7 @@ static void watch(struct fuse_gate *fuse, fuse_req_t request, struct node *node,
   struct quiet_use use;
   pid_t thread = gate_outer_thread(fuse->gate, fuse_req_ctx(request)->pid);
   if (quiet_call(thread, path, &node->status, &use) == QUIET_NOT) {
-    look(fuse, request, node, WANT_STAT);
+    look(fuse, request, node, PURPOSE_LOOK);
     return;
   }
   struct held *held = held_new(request, node, CALL_QUIET, NULL);
@@ -160,12 +164,12 @@ static void check(struct fuse_gate *fuse, fuse_req_t request, struct node *node)
     show_usable(fuse, request, node);
     return;
   }
-  switch (purpose_of(gate_outer_thread(fuse->gate, inside), path, folder, &mask)) {
+  enum purpose purpose = purpose_of(gate_outer_thread(fuse->gate, inside), path, folder, &mask);
+  switch (purpose) {
+  case PURPOSE_UNKNOWN:
   case PURPOSE_LOOK:
-    look(fuse, request, node, WANT_STAT);
-    return;
   case PURPOSE_EXECUTE:
-    look(fuse, request, node, WANT_EXECUTE);
+    look(fuse, request, node, purpose);
     return;
   case PURPOSE_USE:
     show_usable(fuse, request, node);
@@ -186,10 +190,11 @@ void fuse_op_getattr(fuse_req_t request, fuse_ino_t number, struct fuse_file_inf
     fuse_serve_attributes(request, (int)info->fh);
   else if (fuse_is_question(number))
     fuse_ask_to_look(request, node, CALL_GETATTR);
-  else if (fuse->checks && !node->fixed && !S_ISLNK(node->status.st_mode))
+  else if (fuse->checks && !(S_ISDIR(node->status.st_mode) && node->fixed) &&
+           !S_ISLNK(node->status.st_mode))
     check(fuse, request, node);
   else
-    look(fuse, request, node, WANT_STAT);
+    look(fuse, request, node, PURPOSE_LOOK);
 }
 
 /* Where the kernel does not check rights itself. */

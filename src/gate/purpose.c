@@ -2,6 +2,7 @@
 #include "gate/purpose.h"
 
 #include <fcntl.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "gate/doing.h"
@@ -22,6 +23,13 @@ static enum purpose purpose_of_trap(const struct trap *trap) {
   }
 }
 
+/* fstat(2) takes no path. The same numbers on x86 and arm. */
+static bool looks_at_descriptor(const struct doing *doing) {
+  enum { COMPAT_FSTAT = 108, COMPAT_FSTAT64 = 197 };
+  return doing->compat ? doing->number == COMPAT_FSTAT || doing->number == COMPAT_FSTAT64
+                       : doing->number == SYS_fstat;
+}
+
 static bool ends_at(const struct doing *doing, const struct trap *trap, const char *object) {
   char path[PATH_MAX];
   int base = trap->at[0].base == TRAP_CWD ? AT_FDCWD : (int)doing->arguments[trap->at[0].base];
@@ -31,9 +39,13 @@ static bool ends_at(const struct doing *doing, const struct trap *trap, const ch
 
 enum purpose purpose_of(pid_t thread, const char *path, bool folder, int *ret_mask) {
   struct doing doing;
-  const struct trap *trap = doing_read(thread, &doing) < 0 ? NULL : doing_trap(&doing);
-  enum purpose purpose = trap ? purpose_of_trap(trap) : PURPOSE_LOOK;
   *ret_mask = 0;
+  if (doing_read(thread, &doing) < 0)
+    return PURPOSE_UNKNOWN;
+  const struct trap *trap = doing_trap(&doing);
+  if (!trap)
+    return looks_at_descriptor(&doing) ? PURPOSE_LOOK : PURPOSE_UNKNOWN;
+  enum purpose purpose = purpose_of_trap(trap);
   if (purpose != PURPOSE_TEST)
     return purpose;
   *ret_mask = trap->kind == TRAP_ENTER ? X_OK : (int)doing.arguments[trap->at[0].path + 1];

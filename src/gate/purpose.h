@@ -6,7 +6,8 @@
 #include <sys/types.h>
 
 enum purpose {
-  PURPOSE_LOOK,    /* to tell them (stat), or it cannot be known */
+  PURPOSE_UNKNOWN, /* the caller may hold the object's lock */
+  PURPOSE_LOOK,    /* to tell them (stat) */
   PURPOSE_EXECUTE, /* the right to run it is to be seen in them */
   PURPOSE_USE,     /* for a call that asks for more, and can wait then (open, mkdir …) */
   PURPOSE_TEST,    /* access(2), chdir(2): nothing more will be asked for */

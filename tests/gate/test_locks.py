@@ -81,3 +81,26 @@ def test_a_watch_on_a_folder_in_which_somebody_waits_to_write(box, gate, ground)
     assert lines(result) == ["inotify ok", "over"], (result, it.asked)
     assert ("write", f"{ground}/sub") in [(op, path) for op, path in it.asked], it.asked
     assert not os.path.exists(f"{ground}/sub/made")
+
+
+# By a descriptor: the kernel holds the file's own lock while it checks the right to do this. What was allowed
+# once is over by then.
+ATTRIBUTE = """
+import os, sys, time
+file = os.open(sys.argv[1], os.O_RDONLY)
+time.sleep(2.5)
+try:
+    os.setxattr(file, "user.name", b"value")
+except OSError:
+    print("refused", flush=True)
+print(open(sys.argv[1]).read(), open(sys.argv[2]).read(), end="", flush=True)
+"""
+
+
+def test_a_write_by_a_descriptor(box, gate, ground):
+    """It is asked about, and approved: neither it nor the next approval is stuck."""
+    scopes = ["once"]
+    with gates.Session(box, gate, ["/usr/bin/python3", "-c", ATTRIBUTE, f"{ground}/file", f"{ground}/exact"],
+                       lambda event: gates.approve(scopes.pop() if scopes else "session")) as it:
+        result = it.finish(20)
+    assert lines(result) == ["refused", "content of the file", " content of the exact one"], (result, it.asked)
