@@ -1,4 +1,5 @@
 /* What the command line of `sandbox run` says, on top of the stores: the policy of one run. */
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -111,6 +112,13 @@ static int apply_scalar_flag(struct policy *policy, const struct host_context *h
   }
 }
 
+/* Permissions say little: a container's rules for devices, or a kernel without the module, refuse
+ * what they allow. */
+static bool fuse_can_be_opened(void) {
+  _cleanup_close_ int device = open("/dev/fuse", O_RDWR | O_CLOEXEC);
+  return device >= 0;
+}
+
 /* FUSE first: allowed paths then cost nothing. */
 enum gate_kind run_choose_gate(const struct invocation *invocation) {
   const char *value = invocation_value(invocation, RUN_GATE);
@@ -118,7 +126,7 @@ enum gate_kind run_choose_gate(const struct invocation *invocation) {
   static const enum gate_kind kinds[] = {GATE_NONE, GATE_FUSE, GATE_NOTIFY};
   if (asked > 0)
     return kinds[asked];
-  return access("/dev/fuse", R_OK | W_OK) == 0 ? GATE_FUSE : GATE_NOTIFY;
+  return fuse_can_be_opened() ? GATE_FUSE : GATE_NOTIFY;
 }
 
 /* Only the native engine can ask. If nobody said which mode he wants, another one gets the other.
