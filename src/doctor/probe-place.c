@@ -14,6 +14,7 @@
 #include "core/path.h"
 #include "core/text.h"
 #include "doctor/probe.h"
+#include "plan/project.h"
 
 /* A file without a name leaves nothing behind; where the file system has none, a folder that is
  * removed at once. 0 or an errno. */
@@ -35,6 +36,15 @@ static void set_place(struct finding *finding, enum doctor_state state, const ch
   finding_set(finding, state, "%s%s%s", visible, *what ? ": " : "", what);
 }
 
+/* Sessions use the folder of the user's log-in also if nobody has told them of it. */
+static void set_unnamed_runtime_folder(struct finding *finding) {
+  _cleanup_free_ char *used = host_runtime_folder(geteuid());
+  if (strncmp(used, "/run/user/", strlen("/run/user/")) == 0)
+    set_place(finding, DOCTOR_OK, used, "");
+  else
+    finding_set(finding, DOCTOR_DEGRADED, "XDG_RUNTIME_DIR is not set: %s is used", used);
+}
+
 void probe_runtime_folder(const struct check *check, struct finding *finding) {
   (void)check;
   const char *path = getenv("XDG_RUNTIME_DIR");
@@ -45,8 +55,7 @@ void probe_runtime_folder(const struct check *check, struct finding *finding) {
                                "XDG_RUNTIME_DIR=/run/user/%u (or log in through systemd-logind)",
               geteuid(), geteuid());
   if (!path || *path != '/') {
-    finding_set(finding, DOCTOR_DEGRADED, "XDG_RUNTIME_DIR is not set: /tmp/sandbox-%u is used",
-                geteuid());
+    set_unnamed_runtime_folder(finding);
     return;
   }
   struct stat status;

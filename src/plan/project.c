@@ -114,7 +114,7 @@ static bool is_own_folder(const char *path, uid_t user) {
 
 /* The user's runtime folder; where there is none (root, cron, containers), one in memory: making
  * files on a disk would cost more than the rest of the start. */
-static char *find_runtime_folder(uid_t user) {
+char *host_runtime_folder(uid_t user) {
   const char *value = getenv("XDG_RUNTIME_DIR");
   if (value && value[0] == '/' && is_own_folder(value, user))
     return path_join(value, "sandbox");
@@ -159,7 +159,7 @@ int host_context_load_at(const char *folder, struct host_context *ret_context,
   context.project = project_find(cwd, context.home);
   context.config_home = xdg_folder("XDG_CONFIG_HOME", context.home, ".config");
   context.state_home = xdg_folder("XDG_STATE_HOME", context.home, ".local/state");
-  context.runtime_folder = find_runtime_folder(context.user);
+  context.runtime_folder = host_runtime_folder(context.user);
   context.policy = (struct policy_context){
       .home = context.home,
       .account_home = context.account_home,

@@ -25,6 +25,9 @@ int host_context_load_at(const char *folder, struct host_context *ret_context,
 void host_context_clear(struct host_context *context);
 #define _cleanup_host_ __attribute__((cleanup(host_context_clear)))
 
+/* Where the sessions of a user have their sockets, whether it exists or not. New string. */
+char *host_runtime_folder(uid_t user);
+
 /* Finds the project root of a canonical folder; never the home folder itself nor "/" unless the
  * search starts there (a stray ~/.git must not make a whole home writable). New string. */
 char *project_find(const char *folder, const char *home);

@@ -249,6 +249,25 @@ def test_runtime_folder(tmp_path, mode, state):
     assert report.state("runtime-folder") == state
 
 
+def test_runtime_folder_that_nobody_named(everyone_s_command):
+    """The place that it names is the one that a session uses."""
+    bare = ["env", "-u", "XDG_RUNTIME_DIR"]
+    report = doctor(before=[*as_plain_user(), *bare], command=everyone_s_command, cwd="/")
+    row = report["runtime-folder"]
+    assert row["state"] == "degraded", row
+    named = re.search(r"not set: (\S+) is used", row["found"])[1]
+    used = subprocess.run([*as_plain_user(), *bare, "HOME=/nonexistent", *everyone_s_command, "run",
+                           "--detach"], capture_output=True, text=True, timeout=30, cwd="/usr")
+    assert used.returncode == 0, used
+    session = used.stdout.strip()
+    try:
+        assert os.path.exists(os.path.join(named, session, "state.json")), named
+    finally:
+        subprocess.run([*as_plain_user(), *bare, *everyone_s_command, "kill", "--now", session],
+                       timeout=30, cwd="/usr", check=False)
+        shutil.rmtree(named)
+
+
 def test_state_folder_below_a_file(tmp_path):
     (tmp_path / "file").touch()
     report = doctor(env={**os.environ, "XDG_STATE_HOME": str(tmp_path / "file")})
