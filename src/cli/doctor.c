@@ -42,6 +42,7 @@ static json_t *verdict_to_json(const struct doctor_verdict *verdict) {
   json_t *object = json_object();
   json_object_set_new(object, "available", json_boolean(verdict->available));
   json_set_string(object, "gate", verdict->gate);
+  json_set_string(object, "gate_why", verdict->gate_why);
   json_set_string(object, "why", verdict->why);
   json_set_string(object, "fix", verdict->fix);
   return object;
@@ -136,11 +137,20 @@ static void print_row(const struct doctor_row *row, int width, bool colour, bool
     printf("%*sfix: %s\n", indent, "", row->fix);
 }
 
-/* The gate that dynamic mode would use is in the JSON; a sentence about it would promise a mode
- * that this version does not have. */
+/* What makes a call wait in dynamic mode, and why it is not the better one. */
+static void print_ready(const struct doctor_verdict *verdict) {
+  const char *why = verdict->gate_why ? verdict->gate_why : "";
+  if (strcmp(verdict->gate, "none") == 0)
+    printf("native engine: ready, but nothing can be asked (use --static), because %s\n", why);
+  else if (strcmp(verdict->gate, "notify") == 0)
+    printf("native engine: ready; asks by seccomp notify, which is slower, because %s\n", why);
+  else
+    printf("native engine: ready; asks by FUSE\n");
+}
+
 static void print_verdict(const struct doctor_verdict *verdict) {
   if (verdict->available)
-    printf("native engine: ready\n");
+    print_ready(verdict);
   else
     printf("native engine: not available: because %s; fix: %s\n", verdict->why,
            verdict->fix ? verdict->fix : "none known");

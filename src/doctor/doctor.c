@@ -20,23 +20,29 @@ const char *doctor_state_name(enum doctor_state state) {
   return state < DOCTOR_STATE_COUNT ? state_names[state] : "unknown";
 }
 
-static bool row_is_ok(const struct doctor_report *report, const char *id) {
+/* The row if it is not ok, or NULL. */
+static const struct doctor_row *problem_of(const struct doctor_report *report, const char *id) {
   for (size_t i = 0; i < report->count; i++)
     if (strcmp(report->rows[i].id, id) == 0)
-      return report->rows[i].state == DOCTOR_OK;
-  return false;
+      return report->rows[i].state == DOCTOR_OK ? NULL : &report->rows[i];
+  return NULL;
 }
 
-/* FUSE first: allowed paths then cost nothing. */
-static const char *gate_of(const struct doctor_report *report) {
-  if (row_is_ok(report, "fuse-mount"))
-    return "fuse";
-  bool notify = row_is_ok(report, "seccomp-notify") && row_is_ok(report, "ptrace");
-  return notify ? "notify" : "none";
+/* FUSE first: allowed paths then cost nothing. What is wrong with the last one that was looked at
+ * is why there is no better one. */
+static void judge_gate(const struct doctor_report *report, struct doctor_verdict *verdict) {
+  const struct doctor_row *fuse = problem_of(report, "fuse-mount");
+  const struct doctor_row *notify = problem_of(report, "seccomp-notify");
+  if (!notify)
+    notify = problem_of(report, "ptrace");
+  const struct doctor_row *problem = fuse && notify ? notify : fuse;
+  verdict->gate = !fuse ? "fuse" : !notify ? "notify" : "none";
+  verdict->gate_why = problem && problem->found ? xstrdup(problem->found) : NULL;
 }
 
 void doctor_judge(struct doctor_report *report) {
-  report->native = (struct doctor_verdict){.available = true, .gate = gate_of(report)};
+  report->native = (struct doctor_verdict){.available = true};
+  judge_gate(report, &report->native);
   for (size_t i = 0; i < report->count; i++) {
     const struct doctor_row *row = &report->rows[i];
     if (!row->required || row->state == DOCTOR_OK || row->state == DOCTOR_DEGRADED)
@@ -81,6 +87,7 @@ void doctor_report_clear(struct doctor_report *report) {
     free(report->rows[i].fix);
   }
   free(report->rows);
+  free(report->native.gate_why);
   free(report->native.why);
   free(report->native.fix);
   *report = (struct doctor_report){0};

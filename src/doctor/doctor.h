@@ -30,6 +30,7 @@ struct doctor_row {
 struct doctor_verdict {
   bool available;   /* the native engine can run here */
   const char *gate; /* "fuse", "notify" or "none": what dynamic mode would use */
+  char *gate_why;   /* what keeps it from a better one, or NULL */
   char *why;        /* why not, or NULL */
   char *fix;        /* what to do about it, or NULL */
 };

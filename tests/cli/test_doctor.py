@@ -359,6 +359,13 @@ def test_no_fuse_falls_back_to_seccomp():
     assert report.state("dev-fuse") == "missing"
     assert report.state("fuse-mount") == "missing"
     assert report.native["gate"] == "notify"
+    before = ["bwrap", "--unshare-user", "--bind", "/", "/", "--dev", "/dev"]
+    last = run("--quick", before=before).stdout.splitlines()[-1]
+    assert last == ("native engine: ready; asks by seccomp notify, which is slower, because "
+                    + report["fuse-mount"]["found"])
+    here = doctor()
+    if here.native["gate"] == "fuse":
+        assert run("--quick").stdout.splitlines()[-1] == "native engine: ready; asks by FUSE"
 
 
 # --- a filter from outside, as a container has one

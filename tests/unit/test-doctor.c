@@ -207,8 +207,8 @@ static void judge(enum doctor_state userns, enum doctor_state fuse, enum doctor_
                   struct doctor_report *ret_report) {
   struct doctor_row rows[] = {
       {.id = "user-namespaces", .title = "user namespaces", .required = true, .state = userns},
-      {.id = "fuse-mount", .state = fuse},
-      {.id = "seccomp-notify", .state = notify},
+      {.id = "fuse-mount", .state = fuse, .found = xstrdup("fuse")},
+      {.id = "seccomp-notify", .state = notify, .found = xstrdup("notify")},
       {.id = "ptrace", .state = DOCTOR_OK},
   };
   *ret_report = (struct doctor_report){xcalloc(ARRAY_SIZE(rows), sizeof *rows), ARRAY_SIZE(rows)};
@@ -223,19 +223,24 @@ static void test_verdict(void **state) {
   static const struct {
     enum doctor_state userns, fuse, notify;
     bool available;
-    const char *gate;
+    const char *gate, *gate_why;
   } rows[] = {
-      {DOCTOR_OK, DOCTOR_OK, DOCTOR_OK, true, "fuse"},
-      {DOCTOR_DEGRADED, DOCTOR_MISSING, DOCTOR_OK, true, "notify"},
-      {DOCTOR_OK, DOCTOR_MISSING, DOCTOR_RESTRICTED, true, "none"},
-      {DOCTOR_RESTRICTED, DOCTOR_OK, DOCTOR_OK, false, "fuse"},
-      {DOCTOR_MISSING, DOCTOR_OK, DOCTOR_OK, false, "fuse"},
+      {DOCTOR_OK, DOCTOR_OK, DOCTOR_OK, true, "fuse", NULL},
+      {DOCTOR_OK, DOCTOR_OK, DOCTOR_MISSING, true, "fuse", NULL},
+      {DOCTOR_DEGRADED, DOCTOR_MISSING, DOCTOR_OK, true, "notify", "fuse"},
+      {DOCTOR_OK, DOCTOR_MISSING, DOCTOR_RESTRICTED, true, "none", "notify"},
+      {DOCTOR_RESTRICTED, DOCTOR_OK, DOCTOR_OK, false, "fuse", NULL},
+      {DOCTOR_MISSING, DOCTOR_OK, DOCTOR_OK, false, "fuse", NULL},
   };
   for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
     _cleanup_doctor_report_ struct doctor_report report;
     judge(rows[i].userns, rows[i].fuse, rows[i].notify, &report);
     assert_int_equal(report.native.available, rows[i].available);
     assert_string_equal(report.native.gate, rows[i].gate);
+    if (rows[i].gate_why)
+      assert_string_equal(report.native.gate_why, rows[i].gate_why);
+    else
+      assert_null(report.native.gate_why);
     if (rows[i].available)
       continue;
     assert_string_equal(report.native.why, "user namespaces: off");
