@@ -175,8 +175,7 @@ static int print_explanation(const struct policy_request *request,
   const struct remedy remedy = remedy_for(explanation);
   _cleanup_free_ char *path = escape_string(explanation->path);
   _cleanup_free_ char *resolved = escape_string(explanation->resolved);
-  _cleanup_free_ char *pattern = policy_escape_path(explanation->resolved);
-  _cleanup_free_ char *shown = escape_string(pattern);
+  _cleanup_free_ char *quoted = policy_quote_path(explanation->resolved);
   _cleanup_free_ char *word = escape_shell_word(explanation->resolved);
   _cleanup_free_ char *rule = decision->rule ? describe_rule(decision->rule) : NULL;
   _cleanup_free_ char *lost =
@@ -195,12 +194,12 @@ static int print_explanation(const struct policy_request *request,
   if (!remedy.flag)
     text_append(&text, "  change: only in the organisation's policy; its hide rules are final\n");
   else
-    text_appendf(&text,
-                 "  change: to %s for one run: sandbox run %s %s ...\n"
-                 "          for good, in %s/sandbox/policy.yaml: filesystem: {%s: ['%s']}\n",
-                 remedy.effect, remedy.flag, word,
+    text_appendf(&text, "  change: to %s for one run: sandbox run %s %s ...\n", remedy.effect,
+                 remedy.flag, word);
+  if (remedy.flag && quoted)
+    text_appendf(&text, "          for good, in %s/sandbox/policy.yaml: filesystem: {%s: [%s]}\n",
                  request->context->config_home ? request->context->config_home : "~/.config",
-                 remedy.key, shown);
+                 remedy.key, quoted);
   return cli_print(text_string(&text));
 }
 

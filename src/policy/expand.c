@@ -9,6 +9,7 @@
 #include "core/text.h"
 #include "policy/glob.h"
 #include "policy/rules.h"
+#include "policy/yaml.h"
 
 const char *context_variable(const struct policy_context *context, const char *name) {
   size_t length = strlen(name);
@@ -129,4 +130,23 @@ char *policy_escape_path(const char *path) {
     text_append_char(&text, *at);
   }
   return text_steal(&text);
+}
+
+/* Harmless in single quotes, which have no escapes. */
+static bool is_plain(const char *text) {
+  for (const char *at = text; *at; at++)
+    if (*at < ' ' || *at > '~' || *at == '\'' || *at == '\\')
+      return false;
+  return true;
+}
+
+char *policy_quote_path(const char *path) {
+  _cleanup_free_ char *pattern = policy_escape_path(path);
+  if (is_plain(pattern))
+    return xasprintf("'%s'", pattern);
+  struct text text = {0};
+  if (yaml_append_quoted(&text, pattern))
+    return text_steal(&text);
+  text_clear(&text);
+  return NULL;
 }

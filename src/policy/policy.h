@@ -262,3 +262,7 @@ bool environment_passes(const struct policy *policy, const char *name);
 
 /* A literal path as a pattern that matches only itself, for machine-written rules. New string. */
 char *policy_escape_path(const char *path);
+
+/* The same as a word of a policy file: '/opt/sdk', or in double quotes with escapes where the name
+ * needs them. New string; NULL if the name is not UTF-8, for which YAML has no words. */
+char *policy_quote_path(const char *path);

@@ -87,18 +87,6 @@ void denials_clear(struct denials *denials) {
 
 /* ---- how to allow it ---- */
 
-/* A word of YAML in single quotes, in which only the quote itself is special. */
-static char *yaml_quoted(const char *text) {
-  struct text quoted = {0};
-  text_append_char(&quoted, '\'');
-  for (const char *at = text; *at; at++) {
-    text_append(&quoted, *at == '\'' ? "'" : "");
-    text_append_char(&quoted, *at);
-  }
-  text_append_char(&quoted, '\'');
-  return text_steal(&quoted);
-}
-
 /* A name that is to be made cannot be allowed before it is there: its folder can. */
 static char *allowable(const struct access_request *request) {
   struct stat status;
@@ -110,16 +98,13 @@ static char *allowable(const struct access_request *request) {
 
 static void file_remedy(const struct access_request *request, char **ret_flag, char **ret_line) {
   _cleanup_free_ char *path = allowable(request), *word = escape_shell_word(path);
-  _cleanup_free_ char *pattern = policy_escape_path(path);
-  _cleanup_free_ char *quoted = yaml_quoted(pattern), *shown = escape_string(quoted);
-  bool write = request->want == WANT_WRITE;
-  if (request->want == WANT_CONNECT) {
-    *ret_flag = NULL;
-    *ret_line = xasprintf("network: {unix_sockets: [%s]}", shown);
-    return;
-  }
-  *ret_flag = xasprintf("%s %s", write ? "--rw" : "--ro", word);
-  *ret_line = xasprintf("filesystem: {%s: [%s]}", write ? "write" : "read", shown);
+  _cleanup_free_ char *quoted = policy_quote_path(path);
+  bool write = request->want == WANT_WRITE, speak = request->want == WANT_CONNECT;
+  const char *list = speak   ? "network: {unix_sockets"
+                     : write ? "filesystem: {write"
+                             : "filesystem: {read";
+  *ret_flag = speak ? NULL : xasprintf("%s %s", write ? "--rw" : "--ro", word);
+  *ret_line = quoted ? xasprintf("%s: [%s]}", list, quoted) : NULL;
 }
 
 void denial_remedy(const struct access_request *request, char **ret_flag, char **ret_line) {
@@ -140,8 +125,10 @@ char *denial_sentence(const struct access_request *request, enum denial_reason r
   struct text text = {0};
   text_appendf(&text, "denied: %s may not %s %s: %s", program, want_verb(request->want), shown,
                reasons[reason].text);
-  text_appendf(&text, "; to allow it: %s%s%s in a policy file: %s", flag ? "sandbox run " : "",
-               flag ? flag : "", flag ? ", or" : "", line);
+  if (flag)
+    text_appendf(&text, "; to allow it: sandbox run %s", flag);
+  if (line)
+    text_appendf(&text, "%s in a policy file: %s", flag ? ", or" : "; to allow it:", line);
   return text_steal(&text);
 }
 

@@ -48,8 +48,8 @@ void denials_clear(struct denials *denials);
 /* The array of the result's `denials`. */
 json_t *denials_to_json(const struct denials *denials);
 
-/* "--ro /opt/sdk" and "filesystem: {read: ['/opt/sdk']}": what would allow it. New strings. The
- * flag is NULL where there is none. */
+/* "--ro /opt/sdk" and "filesystem: {read: ['/opt/sdk']}": what would allow it. New strings. Each is
+ * NULL where there is none: a policy file cannot hold a name that is not UTF-8. */
 void denial_remedy(const struct access_request *request, char **ret_flag, char **ret_line);
 
 /* "/usr/bin/cat (pid 7) may not read /opt/sdk: ...; to allow it: ...". New string. */

@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import select
+import shlex
 import signal
 import socket
 import subprocess
@@ -46,6 +47,42 @@ def test_not_interactive_is_denied_at_once(box, data):
     write_policy(box, f"filesystem: {{read: ['{data}/a.txt']}}\n")
     result = run(box, ["cat", f"{data}/a.txt"])
     assert (result.exit, result.stdout) == (0, "content of a\n"), result
+
+
+ODD_NAMES = ["[slug].js", "a$b", "~x", "it's", "back\\slash", "\u00fcml\u00e4ut \u202e\U0001f600", "new\nline",
+             "**", '"', "#, {x: y}"]
+
+
+@once
+@pytest.mark.parametrize("name", ODD_NAMES)
+def test_the_words_that_allow_it_are_exact(box, data, name):
+    """Of names with characters that mean something to a shell, in YAML or in a pattern; each alone, as
+    shown on stderr, in the result and by explain. The control: another name is still denied."""
+    path = box.identity.file(f"{data}/{name}", "content of it\n")
+    argv = ["cat", path, f"{data}/a.txt"]
+    result = run(box, argv[:2], ["--json"])
+    denied, = json.loads(result.stdout)["denials"]
+    assert denied["policy"] in result.stderr and denied["flag"] in result.stderr, result
+    explained = sandbox(box, "policy", "explain", path).stdout
+    assert denied["policy"] in explained and denied["flag"] in explained, explained
+    by_flag = box.plain(["bash", "-c", f"{shlex.quote(box.world.command)} run {denied['flag']} -- "
+                         + shlex.join(argv)])
+    assert by_flag.stdout == "content of it\n" and by_flag.exit == 1, by_flag
+    write_policy(box, denied["policy"] + "\n")
+    by_policy = run(box, argv)
+    assert by_policy.stdout == "content of it\n" and by_policy.exit == 1, by_policy
+
+
+@once
+def test_no_policy_line_for_what_a_policy_file_cannot_hold(box, data):
+    path = os.fsencode(data) + b"/\xff"
+    box.identity.file(path, "content of it\n")
+    result = run(box, ["sh", "-c", "cat " + data + "/$(printf '\\377')"], ["--json"])
+    denied, = json.loads(result.stdout)["denials"]
+    assert denied["policy"] is None and "policy file" not in result.stderr, result
+    by_flag = box.plain(["bash", "-c", f"{shlex.quote(box.world.command)} run {denied['flag']} -- sh -c "
+                         + shlex.quote("cat " + data + "/*")])
+    assert "content of it\n" in by_flag.stdout, by_flag
 
 
 @once

@@ -142,7 +142,7 @@ static void test_nobody_is_there(void **state) {
   const char *line = ground->notices.items[0];
   assert_non_null(strstr(line, "/data/it's\\x1b[2J"));
   assert_non_null(strstr(line, "sandbox run --ro $'/data/it\\'s\\033[2J'"));
-  assert_non_null(strstr(line, "filesystem: {read: ['/data/it''s"));
+  assert_non_null(strstr(line, "filesystem: {read: [\"/data/it's"));
   assert_null(strchr(line, '\033'));
   for (int i = 0; i < 100; i++) {
     char path[32];
