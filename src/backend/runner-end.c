@@ -44,6 +44,7 @@ void runner_finish(struct runner *runner) {
   terminal_drain(&runner->terminal);
   capture_drain(&runner->capture);
   terminal_restore(&runner->terminal);
+  terminal_leave(&runner->terminal);
   while (runner->status >= 0 && poll(&(struct pollfd){runner->status, POLLIN, 0}, 1, 0) > 0)
     runner_read_status(runner);
   placeholders_remove(&runner->placeholders);

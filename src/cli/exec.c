@@ -20,6 +20,8 @@
 #include "core/path.h"
 #include "session/terminal.h"
 
+#define LENT_TERMINAL_MS 200 /* how often to look whether the terminal came back */
+
 /* ---- one command under way ---- */
 
 struct relay {
@@ -118,7 +120,8 @@ static int relay_once(struct relay *relay, struct sb_error *error) {
   struct pollfd watched[2 + TERMINAL_WATCH_COUNT] = {{.fd = relay->connection.fd, .events = POLLIN},
                                                      {.fd = relay->signals, .events = POLLIN}};
   terminal_watch(&relay->terminal, watched + 2);
-  if (poll(watched, ARRAY_SIZE(watched), -1) < 0)
+  int wait = terminal_is_lent(&relay->terminal) ? LENT_TERMINAL_MS : -1;
+  if (poll(watched, ARRAY_SIZE(watched), wait) < 0)
     return 0;
   terminal_relay(&relay->terminal, watched + 2);
   if (watched[1].revents)
@@ -137,10 +140,12 @@ int session_exec(const char *folder, const struct exec_options *options, struct 
       .command = options->arguments[0],
   };
   struct exec_input input = {.reader = STDIN_FILENO};
+  _cleanup_free_ char *runtime = path_parent(folder);
   if (client_open(folder, &relay.connection, error) < 0)
     return -1;
   client_set_patience(&relay.connection, CLIENT_WAIT_FOREVER);
   relay.signals = take_signals();
+  terminal_join(&relay.terminal, runtime);
   int result = options->feed ? exec_input_open(&input, error) : 0;
   const int own[] = {input.reader, STDOUT_FILENO, STDERR_FILENO};
   if (result == 0)
@@ -150,6 +155,7 @@ int session_exec(const char *folder, const struct exec_options *options, struct 
     result = relay_once(&relay, error);
   terminal_drain(&relay.terminal);
   terminal_restore(&relay.terminal);
+  terminal_leave(&relay.terminal);
   client_close(&relay.connection);
   close(relay.signals);
   exec_input_close(&input);

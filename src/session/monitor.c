@@ -257,6 +257,7 @@ static void finish(struct monitor *monitor) {
   capture_drain(&monitor->capture);
   terminal_restore(&monitor->terminal);
   supervision_end(monitor);
+  terminal_leave(&monitor->terminal);
   execs_clear(&monitor->execs);
   placeholders_remove(&monitor->placeholders);
   if (monitor->snapshot)

@@ -89,6 +89,22 @@ unsigned prompt_width(int terminal) {
   return ioctl(terminal, TIOCGWINSZ, &size) < 0 ? 0 : size.ws_col;
 }
 
+/* Another session at this terminal has ended and has put the user's modes back. */
+static bool has_lost_modes(const struct prompt *prompt) {
+  struct termios modes;
+  return !is_lent(prompt) && tcgetattr(prompt->fd, &modes) == 0 &&
+         modes.c_lflag & (ICANON | ECHO | ISIG);
+}
+
+/* Ours again: as the relay made them, or as we did. */
+static bool regain_modes(const struct prompt *prompt) {
+  struct termios modes;
+  if (tcgetattr(prompt->fd, &modes) < 0)
+    return false;
+  cfmakeraw(&modes);
+  return tcsetattr(prompt->fd, TCSADRAIN, &modes) == 0;
+}
+
 static void make_raw(struct prompt *prompt) {
   if (prompt->terminal->raw || tcgetattr(prompt->fd, &prompt->saved) < 0)
     return;
@@ -195,6 +211,7 @@ static void hide(struct prompt *prompt) {
   tcflush(prompt->fd, TCIFLUSH);
   make_cooked(prompt);
   terminal_pause(prompt->terminal, false);
+  terminal_turn_leave(&prompt->terminal->turn);
   terminal_resize(prompt->terminal); /* if it has changed meanwhile */
   if (alternate)
     shrink_screen(prompt->terminal);
@@ -203,7 +220,7 @@ static void hide(struct prompt *prompt) {
 
 static void show_next(struct prompt *prompt) {
   const struct question *next = decisions_pending(prompt->decisions, 0);
-  if (next && !is_lent(prompt))
+  if (next && !is_lent(prompt) && terminal_turn_take(&prompt->terminal->turn))
     show(prompt, next);
   else
     hide(prompt);
@@ -260,6 +277,7 @@ static void take_key(struct prompt *prompt, char key) {
 /* The terminal is gone: nobody can answer here any more. */
 static void give_up(struct prompt *prompt) {
   terminal_pause(prompt->terminal, false);
+  terminal_turn_leave(&prompt->terminal->turn);
   prompt->shown = false;
   decisions_remove_supervisor(prompt->decisions, &prompt->supervisor);
   close(prompt->fd);
@@ -323,6 +341,8 @@ void prompt_step(struct prompt *prompt, const struct pollfd *watched) {
     prompt->resize_ns = 0;
     terminal_resize(prompt->terminal);
   }
+  if (prompt->shown && has_lost_modes(prompt) && regain_modes(prompt))
+    prompt_redraw(prompt);
   if (prompt->shown ? !shown_question(prompt) : count_pending(prompt) > 0)
     show_next(prompt);
 }
@@ -332,7 +352,7 @@ uint64_t prompt_next_step(const struct prompt *prompt) {
     return 0;
   if (prompt->resize_ns)
     return prompt->resize_ns;
-  return !prompt->shown && count_pending(prompt) > 0 ? now_ns() + LENT_NS : 0;
+  return prompt->shown || count_pending(prompt) > 0 ? now_ns() + LENT_NS : 0;
 }
 
 void prompt_redraw(struct prompt *prompt) {

@@ -14,6 +14,11 @@
 
 #define BUFFER_SIZE 8192
 
+/* How long the last output of a session waits for a question of another one. Whoever ends it waits
+ * as well. */
+#define LAST_WAIT_MS 5000
+#define LAST_STEP_MS 50
+
 static int first_terminal_output(const struct terminal *terminal) {
   static const int order[] = {STDOUT_FILENO, STDERR_FILENO, STDIN_FILENO};
   for (size_t i = 0; i < sizeof order / sizeof order[0]; i++) {
@@ -24,7 +29,7 @@ static int first_terminal_output(const struct terminal *terminal) {
 }
 
 struct terminal terminal_new(enum terminal_mode mode) {
-  struct terminal terminal = {.master = -1, .output = -1};
+  struct terminal terminal = {.master = -1, .output = -1, .turn = TERMINAL_TURN_ALONE};
   for (int fd = 0; fd < 3; fd++) {
     terminal.used[fd] = mode == TERMINAL_ALWAYS || (mode == TERMINAL_AUTO && isatty(fd));
     terminal.any |= terminal.used[fd];
@@ -69,7 +74,16 @@ static bool in_background(void) {
 }
 
 bool terminal_is_lent(const struct terminal *terminal) {
-  return terminal->master >= 0 && terminal->input_open && in_background();
+  return terminal->master >= 0 && (terminal->waits || (terminal->input_open && in_background()));
+}
+
+void terminal_join(struct terminal *terminal, const char *runtime_folder) {
+  if (terminal->any)
+    terminal->turn = terminal_turn_open(runtime_folder);
+}
+
+void terminal_leave(struct terminal *terminal) {
+  terminal_turn_close(&terminal->turn);
 }
 
 void terminal_set_raw(struct terminal *terminal) {
@@ -98,7 +112,7 @@ static bool is_empty(const struct terminal_buffer *buffer) {
 void terminal_watch(const struct terminal *terminal, struct pollfd watched[TERMINAL_WATCH_COUNT]) {
   for (size_t i = 0; i < TERMINAL_WATCH_COUNT; i++)
     watched[i] = (struct pollfd){.fd = -1};
-  if (terminal->master < 0 || terminal->paused)
+  if (terminal->master < 0 || terminal->paused || terminal->waits)
     return;
   if (terminal->input_open && is_empty(&terminal->to_session) && !in_background())
     watched[0] = (struct pollfd){.fd = STDIN_FILENO, .events = POLLIN};
@@ -178,9 +192,7 @@ bool terminal_type(struct terminal *terminal, char character) {
   return write(terminal->master, &character, 1) == 1; /* at once, paused or not */
 }
 
-void terminal_relay(struct terminal *terminal, const struct pollfd watched[TERMINAL_WATCH_COUNT]) {
-  if (terminal->paused)
-    return;
+static void relay(struct terminal *terminal, const struct pollfd watched[TERMINAL_WATCH_COUNT]) {
   if (watched[0].revents && !fill(&terminal->to_session, STDIN_FILENO))
     end_input(terminal);
   flush_to_session(terminal);
@@ -189,6 +201,25 @@ void terminal_relay(struct terminal *terminal, const struct pollfd watched[TERMI
     close_master(terminal);
   if (terminal->master >= 0 && !flush_to_user(terminal))
     close_master(terminal);
+}
+
+void terminal_relay(struct terminal *terminal, const struct pollfd watched[TERMINAL_WATCH_COUNT]) {
+  bool ready = terminal->waits;
+  for (size_t i = 0; i < TERMINAL_WATCH_COUNT; i++)
+    ready |= watched[i].revents != 0;
+  if (terminal->paused || terminal->master < 0 || !ready)
+    return;
+  terminal->waits = !terminal_turn_share(&terminal->turn);
+  if (terminal->waits)
+    return;
+  relay(terminal, watched);
+  terminal_turn_leave(&terminal->turn);
+}
+
+static void await_turn(const struct terminal *terminal) {
+  for (int waited = 0; !terminal_turn_share(&terminal->turn) && waited < LAST_WAIT_MS;
+       waited += LAST_STEP_MS)
+    poll(NULL, 0, LAST_STEP_MS);
 }
 
 /* Nothing runs any more, so we may wait for the user. */
@@ -200,10 +231,12 @@ static bool write_rest(struct terminal *terminal) {
 }
 
 void terminal_drain(struct terminal *terminal) {
+  await_turn(terminal);
   while (terminal->master >= 0) {
     struct pollfd ready = {.fd = terminal->master, .events = POLLIN};
     if (!write_rest(terminal) || poll(&ready, 1, 0) <= 0 || !(ready.revents & POLLIN) ||
         !fill(&terminal->to_user, terminal->master))
       close_master(terminal);
   }
+  terminal_turn_leave(&terminal->turn);
 }

@@ -9,6 +9,7 @@
 
 #include "plan/plan.h"
 #include "session/screen.h"
+#include "session/terminal-turn.h"
 
 struct terminal_buffer {
   char *data; /* there is one while there is a master */
@@ -23,8 +24,10 @@ struct terminal {
   int output;      /* where the session's terminal output goes */
   int master;      /* the session's terminal, our side; -1 before and after */
   bool input_open;
-  bool paused;          /* a question has keyboard and screen */
-  struct screen screen; /* what the session did to the user's terminal */
+  bool paused;               /* a question has keyboard and screen */
+  bool waits;                /* so does a question of another session at the same terminal */
+  struct terminal_turn turn; /* among those */
+  struct screen screen;      /* what the session did to the user's terminal */
   struct termios saved;
   struct terminal_buffer to_session, to_user;
 };
@@ -34,8 +37,13 @@ struct terminal terminal_new(enum terminal_mode mode);
 /* Takes the master side and gives it the size and modes of the user's terminal. */
 void terminal_connect(struct terminal *terminal, int master);
 
-/* True while another job has the terminal: then we neither read from it nor change it. Nothing
- * tells us when it comes back, so the caller has to look now and then. */
+/* Minds the questions of other sessions at the same terminal from now on. Until terminal_leave. */
+void terminal_join(struct terminal *terminal, const char *runtime_folder);
+void terminal_leave(struct terminal *terminal);
+
+/* True while another job has the terminal, or a question of another session: then we neither read
+ * from it nor change it. Nothing tells us when it comes back, so the caller has to look now and
+ * then. */
 bool terminal_is_lent(const struct terminal *terminal);
 
 void terminal_set_raw(struct terminal *terminal);

@@ -323,6 +323,61 @@ def test_timeout(inside, box, data):
     terminal.see("nobody answered in time")
 
 
+# ---- several sessions at one terminal ----
+
+
+def side_by_side(outer, box, *scripts):  # noqa: F811
+    """Sessions of one job, each with the keyboard: none of them is in the background."""
+    run = shlex.join([box.world.command, "run", "--mode", "dynamic", "--", "sh", "-c"])
+    words = " ".join(f"{run} {shlex.quote(script)} </dev/tty &" for script in scripts)
+    outer.sendline(f"({words} wait; echo all''over)")
+
+
+def test_questions_of_two_sessions_take_turns(outer, box, data):  # noqa: F811
+    """The answer is for the question that is shown, and the other one comes after it."""
+    side_by_side(outer, box, f"cat {data}/a.txt", f"cat {data}/b.txt")
+    shown = outer.see(ASKED).decode().rpartition(" asks ")[2]  # without the echo of the line
+    first = "a" if f"{data}/a.txt" in shown else "b"
+    other = "b" if first == "a" else "a"
+    assert f"{data}/{other}.txt" not in shown
+    with pytest.raises(pexpect.TIMEOUT):
+        outer.expect_exact(" asks ", timeout=1)
+    press(outer, "s")
+    shown = outer.see(ASKED).decode().rpartition(" asks ")[2]
+    assert f"{data}/{other}.txt" in shown and f"{data}/{first}.txt" not in shown
+    press(outer, "d")
+    outer.see("allover")
+    assert b"Permission denied" in outer.before and f"content of {other}".encode() not in outer.before
+    outer.outer_prompt()
+    assert " icanon" in outer.shows("stty -a")
+
+
+def test_another_session_cannot_paint_over_a_question(outer, box, data):  # noqa: F811
+    """E5 by way of a second session; nor does it get the key."""
+    painting = "while sleep 0.05; do printf FAKE; test -e stop && break; done; rm stop"
+    side_by_side(outer, box, painting, f"sleep 0.5; cat {data}/a.txt; touch stop")
+    outer.see(ASKED)
+    assert b"FAKE" in outer.before  # the control: it does paint
+    with pytest.raises(pexpect.TIMEOUT):
+        outer.expect_exact("FAKE", timeout=1.5)
+    press(outer, "s")
+    outer.see("content of a")
+    outer.see("FAKE")  # and paints on afterwards
+    outer.see("allover")
+
+
+def test_a_question_outlives_the_end_of_another_session(outer, box, data):  # noqa: F811
+    """Which puts the terminal's settings back: then no key would come before the end of a line."""
+    side_by_side(outer, box, "sleep 1.5", f"sleep 0.5; cat {data}/a.txt")
+    outer.see(ASKED)
+    assert outer.spawn.expect_exact([ASKED, pexpect.TIMEOUT], timeout=12) == 0  # drawn again
+    press(outer, "s")
+    outer.see("content of a")
+    outer.see("allover")
+    outer.outer_prompt()
+    assert " icanon" in outer.shows("stty -a")
+
+
 # ---- where it is asked ----
 
 
