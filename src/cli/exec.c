@@ -28,9 +28,10 @@ struct relay {
   struct client_connection connection;
   struct terminal terminal;
   int signals;
-  int id;        /* 0 until it has started */
-  int early;     /* a signal that came before that */
-  int exit_code; /* -1 while it runs */
+  int id;             /* 0 until it has started */
+  int early;          /* a signal that came before that */
+  int exit_code;      /* -1 while it runs */
+  struct strv unsaid; /* warnings that wait until the terminal is the user's again */
   const char *command;
 };
 
@@ -87,6 +88,20 @@ static int exit_code_of(int status) {
   return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
+static void take_warning(struct relay *relay, const json_t *message) {
+  const char *text = json_string_value(json_object_get(message, "text"));
+  if (text && relay->terminal.raw)
+    strv_add(&relay->unsaid, text);
+  else if (text)
+    cli_warn("%s", text);
+}
+
+static void say_the_rest(struct relay *relay) {
+  STRV_FOREACH (text, &relay->unsaid)
+    cli_warn("%s", *text);
+  strv_clear(&relay->unsaid);
+}
+
 static int handle_event(struct relay *relay, const json_t *message, struct sb_error *error) {
   const char *event = json_string_value(json_object_get(message, "event"));
   if (!event)
@@ -97,7 +112,9 @@ static int handle_event(struct relay *relay, const json_t *message, struct sb_er
     relay->id = (int)json_integer_value(json_object_get(message, "id"));
     if (relay->early)
       send_signal(relay, relay->early, error);
-  } else if (strcmp(event, "event.exited") == 0)
+  } else if (strcmp(event, "event.warning") == 0)
+    take_warning(relay, message);
+  else if (strcmp(event, "event.exited") == 0)
     relay->exit_code = exit_code_of((int)json_integer_value(json_object_get(message, "status")));
   else if (strcmp(event, "event.failed") == 0) {
     int errnum = (int)json_integer_value(json_object_get(message, "errno"));
@@ -156,6 +173,7 @@ int session_exec(const char *folder, const struct exec_options *options, struct 
   terminal_drain(&relay.terminal);
   terminal_restore(&relay.terminal);
   terminal_leave(&relay.terminal);
+  say_the_rest(&relay);
   client_close(&relay.connection);
   close(relay.signals);
   exec_input_close(&input);

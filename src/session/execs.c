@@ -277,6 +277,23 @@ void execs_message(struct execs *execs, struct engine *engine, const struct mess
   }
 }
 
+static bool has_earlier(const struct execs *execs, size_t index) {
+  for (size_t i = 0; i < index; i++) {
+    if (execs->items[i].client == execs->items[index].client)
+      return true;
+  }
+  return false;
+}
+
+void execs_warn(const struct execs *execs, const char *text) {
+  for (size_t i = 0; i < execs->count; i++) {
+    struct client *client = execs->items[i].client;
+    if (client && !has_earlier(execs, i))
+      control_send(client, json_pack("{s:s, s:s}", "event", "event.warning", "text", text), NULL,
+                   NULL, 0);
+  }
+}
+
 void execs_client_gone(struct execs *execs, struct engine *engine, const struct client *client) {
   for (size_t i = execs->count; i-- > 0;) {
     if (execs->items[i].client != client)

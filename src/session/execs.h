@@ -35,6 +35,10 @@ int execs_request(struct execs *execs, struct engine *engine, const struct reque
 void execs_message(struct execs *execs, struct engine *engine, const struct message *message,
                    const int *fds);
 
+/* Something the user should know, to everybody with a command here: a detached session has nobody
+ * else to tell. */
+void execs_warn(const struct execs *execs, const char *text);
+
 /* cmd.exec.signal: {"id":…, "signal":n}. */
 int execs_signal(struct execs *execs, struct engine *engine, const struct request *request,
                  struct sb_error *error);

@@ -42,6 +42,7 @@ static bool take_back(void *context, const char *path) {
 static void notice(void *context, const char *sentence) {
   struct monitor *monitor = context;
   monitor_warn(monitor, sentence);
+  execs_warn(&monitor->execs, sentence);
 }
 
 int supervision_start(struct monitor *monitor, struct sb_error *error) {

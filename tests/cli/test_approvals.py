@@ -49,6 +49,23 @@ def test_not_interactive_is_denied_at_once(box, data):
     assert (result.exit, result.stdout) == (0, "content of a\n"), result
 
 
+@pytest.mark.parametrize("words", [(), ("--tty", "always")], ids=["plain", "terminal"])
+def test_a_command_in_a_detached_session_is_told(box, data, words):
+    """Its session has no stderr: the line comes to who runs the command. Not if it may be read."""
+    made = sandbox(box, "run", "--mode", "dynamic", "--detach", "--ro", f"{data}/b.txt")
+    assert made.exit == 0, made
+    sid = made.stdout.strip()
+    try:
+        result = sandbox(box, "exec", *words, sid, "--", "cat", f"{data}/b.txt")
+        assert result.stdout.strip() == "content of b" and result.stderr == "", result
+        result = sandbox(box, "exec", *words, sid, "--", "cat", f"{data}/a.txt")
+        assert result.exit == 1, result
+        lines = [line for line in result.stderr.splitlines() if "denied:" in line]
+        assert len(lines) == 1 and f"sandbox run --ro {data}/a.txt" in lines[0], result
+    finally:
+        sandbox(box, "kill", "--now", sid)
+
+
 ODD_NAMES = ["[slug].js", "a$b", "~x", "it's", "back\\slash", "\u00fcml\u00e4ut \u202e\U0001f600", "new\nline",
              "**", '"', "#, {x: y}"]
 
