@@ -140,7 +140,7 @@ static void note_denial(struct decisions *decisions, const struct access_request
     summarise_later(decisions);
     return;
   }
-  _cleanup_free_ char *sentence = denial_sentence(request, reason, exe);
+  _cleanup_free_ char *sentence = denial_sentence(decisions->config.context, request, reason, exe);
   notice(decisions, sentence);
 }
 
@@ -532,7 +532,7 @@ json_t *decisions_counts_json(const struct decisions *decisions) {
 }
 
 json_t *decisions_denials_json(const struct decisions *decisions) {
-  return decisions ? denials_to_json(&decisions->denials) : json_array();
+  return decisions ? denials_to_json(decisions->config.context, &decisions->denials) : json_array();
 }
 
 const struct question *decisions_pending(const struct decisions *decisions, size_t index) {

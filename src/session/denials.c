@@ -11,6 +11,7 @@
 #include "core/json.h"
 #include "core/path.h"
 #include "policy/policy.h"
+#include "session/ancestors.h"
 #include "session/questions.h"
 
 static const struct {
@@ -87,17 +88,25 @@ void denials_clear(struct denials *denials) {
 
 /* ---- how to allow it ---- */
 
-/* A name that is to be made cannot be allowed before it is there: its folder can. */
-static char *allowable(const struct access_request *request) {
+static bool is_to_be_made(const struct access_request *request) {
   struct stat status;
-  _cleanup_free_ char *folder = path_parent(request->path);
-  bool to_be_made = request->want == WANT_WRITE && lstat(request->path, &status) < 0 &&
-                    stat(folder, &status) == 0 && strcmp(folder, "/") != 0;
-  return to_be_made ? steal_pointer(folder) : xstrdup(request->path);
+  return request->subject == SUBJECT_FILE && request->want == WANT_WRITE &&
+         lstat(request->path, &status) < 0;
 }
 
-static void file_remedy(const struct access_request *request, char **ret_flag, char **ret_line) {
-  _cleanup_free_ char *path = allowable(request), *word = escape_shell_word(path);
+/* A name that is to be made cannot be allowed before it is there: its folder can. But nobody should
+ * be told to open a whole home folder for one name in it. */
+static char *allowable(const struct policy_context *context, const struct access_request *request) {
+  struct stat status;
+  _cleanup_free_ char *folder = path_parent(request->path);
+  bool by_folder = is_to_be_made(request) && stat(folder, &status) == 0 &&
+                   !ancestor_is_too_large(context, folder);
+  return by_folder ? steal_pointer(folder) : xstrdup(request->path);
+}
+
+static void file_remedy(const struct policy_context *context, const struct access_request *request,
+                        char **ret_flag, char **ret_line) {
+  _cleanup_free_ char *path = allowable(context, request), *word = escape_shell_word(path);
   _cleanup_free_ char *quoted = policy_quote_path(path);
   bool write = request->want == WANT_WRITE, speak = request->want == WANT_CONNECT;
   const char *list = speak   ? "network: {unix_sockets"
@@ -107,9 +116,10 @@ static void file_remedy(const struct access_request *request, char **ret_flag, c
   *ret_line = quoted ? xasprintf("%s: [%s]}", list, quoted) : NULL;
 }
 
-void denial_remedy(const struct access_request *request, char **ret_flag, char **ret_line) {
+void denial_remedy(const struct policy_context *context, const struct access_request *request,
+                   char **ret_flag, char **ret_line) {
   if (request->subject == SUBJECT_FILE) {
-    file_remedy(request, ret_flag, ret_line);
+    file_remedy(context, request, ret_flag, ret_line);
     return;
   }
   _cleanup_free_ char *shown = request_show(request), *word = escape_shell_word(shown);
@@ -117,22 +127,33 @@ void denial_remedy(const struct access_request *request, char **ret_flag, char *
   *ret_line = xasprintf("network: {mode: filtered, allow: ['%s']}", shown);
 }
 
-char *denial_sentence(const struct access_request *request, enum denial_reason reason,
-                      const char *exe) {
+/* True if the advice names what is not there yet. */
+static bool is_to_be_made_first(const struct policy_context *context,
+                                const struct access_request *request) {
+  _cleanup_free_ char *path = is_to_be_made(request) ? allowable(context, request) : NULL;
+  return path && strcmp(path, request->path) == 0;
+}
+
+char *denial_sentence(const struct policy_context *context, const struct access_request *request,
+                      enum denial_reason reason, const char *exe) {
   _cleanup_free_ char *shown = request_show(request), *program = escape_string(exe ? exe : "?");
   _cleanup_free_ char *flag = NULL, *line = NULL;
-  denial_remedy(request, &flag, &line);
+  denial_remedy(context, request, &flag, &line);
+  const char *allow =
+      is_to_be_made_first(context, request) ? "to allow it, create it, then" : "to allow it";
   struct text text = {0};
   text_appendf(&text, "denied: %s may not %s %s: %s", program, want_verb(request->want), shown,
                reasons[reason].text);
   if (flag)
-    text_appendf(&text, "; to allow it: sandbox run %s", flag);
-  if (line)
-    text_appendf(&text, "%s in a policy file: %s", flag ? ", or" : "; to allow it:", line);
+    text_appendf(&text, "; %s: sandbox run %s", allow, flag);
+  if (line && flag)
+    text_appendf(&text, ", or in a policy file: %s", line);
+  else if (line)
+    text_appendf(&text, "; %s: in a policy file: %s", allow, line);
   return text_steal(&text);
 }
 
-json_t *denials_to_json(const struct denials *denials) {
+json_t *denials_to_json(const struct policy_context *context, const struct denials *denials) {
   json_t *array = json_array();
   for (size_t i = 0; i < denials->count; i++) {
     const struct denial *item = &denials->items[i];
@@ -155,7 +176,7 @@ json_t *denials_to_json(const struct denials *denials) {
     json_object_set_new(object, "count", json_integer((json_int_t)item->count));
     json_set_path(object, "exe", item->exe);
     if (item->reason != DENIAL_HIDDEN)
-      denial_remedy(&request, &flag, &line);
+      denial_remedy(context, &request, &flag, &line);
     json_set_string(object, "flag", flag);
     json_set_string(object, "policy", line);
     json_array_append_new(array, object);

@@ -6,6 +6,7 @@
 
 #include "core/strv.h"
 #include "gate/access.h"
+#include "policy/policy.h"
 
 enum denial_reason {
   DENIAL_HIDDEN,    /* policy hides it */
@@ -46,12 +47,13 @@ bool denials_add(struct denials *denials, const struct access_request *request,
 void denials_clear(struct denials *denials);
 
 /* The array of the result's `denials`. */
-json_t *denials_to_json(const struct denials *denials);
+json_t *denials_to_json(const struct policy_context *context, const struct denials *denials);
 
 /* "--ro /opt/sdk" and "filesystem: {read: ['/opt/sdk']}": what would allow it. New strings. Each is
  * NULL where there is none: a policy file cannot hold a name that is not UTF-8. */
-void denial_remedy(const struct access_request *request, char **ret_flag, char **ret_line);
+void denial_remedy(const struct policy_context *context, const struct access_request *request,
+                   char **ret_flag, char **ret_line);
 
 /* "/usr/bin/cat (pid 7) may not read /opt/sdk: ...; to allow it: ...". New string. */
-char *denial_sentence(const struct access_request *request, enum denial_reason reason,
-                      const char *exe);
+char *denial_sentence(const struct policy_context *context, const struct access_request *request,
+                      enum denial_reason reason, const char *exe);

@@ -49,6 +49,19 @@ def test_not_interactive_is_denied_at_once(box, data):
     assert (result.exit, result.stdout) == (0, "content of a\n"), result
 
 
+@once
+def test_nobody_is_told_to_open_a_whole_home_folder(box, data):
+    """A name that is not there is allowed by its folder; not if that is the home folder."""
+    result = run(box, ["sh", "-c", f"echo x >{data}/new; echo x >~/.new"], ["--json"])
+    below, home = json.loads(result.stdout)["denials"]
+    assert below["flag"] == f"--rw {data}", below  # the control
+    assert home["flag"] == f"--rw {box.home('.new')}", home
+    assert f"create it, then: sandbox run {home['flag']}," in result.stderr, result
+    box.identity.file(box.home(".new"), "")
+    result = run(box, ["sh", "-c", "echo x >~/.new && cat ~/.new"], home["flag"].split())
+    assert result.stdout == "x\n", result
+
+
 @pytest.mark.parametrize("words", [(), ("--tty", "always")], ids=["plain", "terminal"])
 def test_a_command_in_a_detached_session_is_told(box, data, words):
     """Its session has no stderr: the line comes to who runs the command. Not if it may be read."""
