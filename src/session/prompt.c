@@ -380,10 +380,19 @@ static void draw_mark(char ret_mark[MARK_LENGTH + 1]) {
   ret_mark[MARK_LENGTH] = '\0';
 }
 
+/* Ours was opened as /dev/tty, which says nothing of which one it is. */
+static void name_terminal(const struct prompt *prompt, char *ret_name, size_t size) {
+  const int fds[] = {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO, prompt->fd};
+  for (size_t i = 0; i < ARRAY_SIZE(fds); i++) {
+    if (ttyname_r(fds[i], ret_name, size) == 0 && strcmp(ret_name, "/dev/tty") != 0)
+      return;
+  }
+  snprintf(ret_name, size, "the terminal");
+}
+
 static void name_answerer(struct prompt *prompt) {
   char name[40];
-  if (ttyname_r(prompt->fd, name, sizeof name) != 0)
-    strcpy(name, "the terminal");
+  name_terminal(prompt, name, sizeof name);
   snprintf(prompt->by, sizeof prompt->by, "uid %u at %s", (unsigned)getuid(), name);
 }
 

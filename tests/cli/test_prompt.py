@@ -96,6 +96,8 @@ def test_always_is_kept(inside, box, data):
     press(terminal, "u")
     terminal.see("content of a")
     assert exit_status(terminal) == 0
+    kept = sandbox(box, "policy", "grants").stdout
+    assert re.search(rf"by uid {box.identity.uid} at /dev/pts/[0-9]+, ", kept), kept
     assert dynamic.run(box, ["cat", f"{data}/a.txt"]).stdout == "content of a\n"
 
 
