@@ -132,10 +132,12 @@ static bool is_worth_a_notice(enum denial_reason reason) {
 static void note_denial(struct decisions *decisions, const struct access_request *request,
                         enum denial_reason reason, const char *exe) {
   decisions->counts.denied++;
+  uint64_t left_out = decisions->denials.left_out;
   bool first = denials_add(&decisions->denials, request, reason, exe);
-  if (!first || !is_worth_a_notice(reason))
+  bool unlisted = decisions->denials.left_out > left_out;
+  if (!(first || unlisted) || !is_worth_a_notice(reason))
     return;
-  if (!bucket_take(&decisions->noticing, decisions_now(decisions))) {
+  if (unlisted || !bucket_take(&decisions->noticing, decisions_now(decisions))) {
     decisions->unnoticed++;
     summarise_later(decisions);
     return;
@@ -162,8 +164,9 @@ static void summarise(struct decisions *decisions) {
   _cleanup_free_ char *sentence =
       flooded ? xasprintf("%llu requests were denied without asking: too many at once",
                           (unsigned long long)flooded)
-              : xasprintf("%llu more were denied; --report or --json lists them",
-                          (unsigned long long)unnoticed);
+              : xasprintf("%llu more were denied; --report or --json lists %s",
+                          (unsigned long long)unnoticed,
+                          decisions->denials.left_out ? "a part of them" : "them");
   notice(decisions, sentence);
 }
 

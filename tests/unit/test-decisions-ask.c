@@ -153,7 +153,25 @@ static void test_nobody_is_there(void **state) {
   ground->now += 5 * SECOND;
   decisions_tick(ground->decisions);
   assert_int_equal(ground->notices.count, 21);
+  assert_string_equal(ground->notices.items[20],
+                      "81 more were denied; --report or --json lists them");
   assert_int_equal(decisions_next_tick(ground->decisions), 0);
+}
+
+/* The list has an end; what is beyond it is counted all the same. */
+static void test_nobody_is_there_for_very_many(void **state) {
+  (void)state;
+  _ground_ struct ground *ground = lay(NULL, false);
+  for (int i = 0; i < 300; i++) {
+    char path[32];
+    snprintf(path, sizeof path, "/data/%d", i);
+    assert_int_equal(answer_at_once(ground, path, WANT_READ), ANSWER_DENY);
+  }
+  ground->now += 5 * SECOND;
+  decisions_tick(ground->decisions);
+  assert_int_equal(ground->notices.count, 21);
+  assert_string_equal(ground->notices.items[20],
+                      "280 more were denied; --report or --json lists a part of them");
 }
 
 static void test_observer_is_nobody(void **state) {
@@ -275,6 +293,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_network),
     cmocka_unit_test(test_timeout_denies_once),
     cmocka_unit_test(test_nobody_is_there),
+    cmocka_unit_test(test_nobody_is_there_for_very_many),
     cmocka_unit_test(test_observer_is_nobody),
     cmocka_unit_test(test_closed_prompt_denies_once),
     cmocka_unit_test(test_waiting_for_somebody),
