@@ -76,3 +76,15 @@ def test_result_keys_are_documented(caller):
     text = (ROOT / "docs/RESULTS.md").read_text()
     keys = [*result, *result["resourceUsage"]]
     assert not [key for key in keys if key not in text]
+
+
+def test_audit_events_are_documented():
+    """By the names in the source, which are few and written out."""
+    pattern = re.compile(r'decisions_record\(decisions, "([a-z.]+)"|'
+                         r'"((?:session|log|chain|grant|protection)\.[a-z]+|policy\.(?:un)?trust)"')
+    sources = [*ROOT.glob("src/session/*.c"), *ROOT.glob("src/audit/*.c"), *ROOT.glob("src/policy/*.c")]
+    found = {"".join(groups) for source in sources
+             for groups in pattern.findall(source.read_text())} - {"chain.head", "grants.lock"}
+    assert {"decision", "session.start", "grant.add", "log.torn"} <= found  # the control
+    text = (ROOT / "docs/AUDIT.md").read_text()
+    assert not [name for name in sorted(found) if f"`{name}`" not in text]
