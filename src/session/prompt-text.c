@@ -208,3 +208,23 @@ bool prompt_key_reply(const struct question *question, char key, struct reply *r
   }
   return false;
 }
+
+void prompt_append_end(struct text *text, const char *how, const char *by) {
+  static const struct {
+    const char *how, *words;
+  } ends[] = {
+      {"timeout", "denied: nobody has answered in time"},
+      {"audit", "denied: the answer could not be written to the audit log"},
+      {"closed", "denied: whoever was asked has left"},
+      {"rest", "denied, as everything else"},
+      {"withdrawn", "withdrawn: nobody waits for the answer any more"},
+  };
+  for (size_t i = 0; i < ARRAY_SIZE(ends); i++) {
+    if (strcmp(how, ends[i].how) == 0) {
+      text_appendf(text, "%s\r\n", ends[i].words);
+      return;
+    }
+  }
+  _cleanup_free_ char *who = by ? escape_string(by) : NULL;
+  text_appendf(text, "%s%s%s\r\n", how, who ? " by " : "", who ? who : "");
+}

@@ -21,6 +21,10 @@ void prompt_append_question(struct text *text, const struct question *question,
 /* The whole path, however long. */
 void prompt_append_full(struct text *text, const struct question *question, unsigned width);
 
+/* What became of it, by the reason that supervisors are told; `by` is who else has answered, or
+ * NULL. */
+void prompt_append_end(struct text *text, const char *how, const char *by);
+
 /* The reply that a key stands for; false if it stands for none. `ret_reply->tree` points into the
  * question. */
 bool prompt_key_reply(const struct question *question, char key, struct reply *ret_reply);

@@ -14,7 +14,6 @@
 
 #include "core/alloc.h"
 #include "core/cleanup.h"
-#include "core/escape.h"
 #include "core/text.h"
 #include "session/prompt-text.h"
 #include "session/screen.h"
@@ -313,8 +312,7 @@ static void on_settled(void *context, const struct question *question, const cha
   struct prompt *prompt = context;
   if (!prompt->shown || strcmp(prompt->id, question->id) != 0)
     return;
-  _cleanup_free_ char *who = by && strcmp(by, prompt->by) != 0 ? escape_string(by) : NULL;
-  text_appendf(&prompt->output, "%s%s%s\r\n", how, who ? " by " : "", who ? who : "");
+  prompt_append_end(&prompt->output, how, by && strcmp(by, prompt->by) != 0 ? by : NULL);
   flush_output(prompt);
   prompt->id[0] = '\0'; /* the next one is shown from prompt_step */
 }

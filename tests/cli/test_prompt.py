@@ -320,7 +320,7 @@ def test_timeout(inside, box, data):
     dynamic.write_policy(box, "prompt: {timeout_seconds: 1}\n")
     terminal = inside(f"cat {data}/a.txt; echo end")
     see_question(terminal, f"{data}/a.txt")
-    terminal.see("timeout")
+    terminal.see("denied: nobody has answered in time")
     terminal.see("end")
     terminal.see("nobody answered in time")
 

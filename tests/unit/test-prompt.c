@@ -27,6 +27,24 @@ static char *drawn(const struct question *question, bool plain) {
   return text_steal(&text);
 }
 
+static void test_ends(void **state) {
+  (void)state;
+  static const struct {
+    const char *how, *by, *said;
+  } rows[] = {
+      {"allowed", NULL, "allowed\r\n"},
+      {"denied", "uid 7 by \033x", "denied by uid 7 by \\x1bx\r\n"},
+      {"timeout", "timeout", "denied: nobody has answered in time\r\n"},
+      {"audit", "audit", "denied: the answer could not be written to the audit log\r\n"},
+      {"withdrawn", NULL, "withdrawn: nobody waits for the answer any more\r\n"},
+  };
+  for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+    _cleanup_text_ struct text text = {0};
+    prompt_append_end(&text, rows[i].how, rows[i].by);
+    assert_string_equal(text_string(&text), rows[i].said);
+  }
+}
+
 /* Nothing but our own line ends and attributes. */
 static void check_harmless(const char *text, bool plain) {
   for (const unsigned char *at = (const unsigned char *)text; *at; at++) {
@@ -375,6 +393,7 @@ static void test_reset_comes_first(void **state) {
 }
 
 static const struct CMUnitTest tests[] = {
+    cmocka_unit_test(test_ends),
     cmocka_unit_test(test_hostile_names),
     cmocka_unit_test(test_names_draw_no_lines_of_their_own),
     cmocka_unit_test(test_names_with_spaces_are_quoted),
