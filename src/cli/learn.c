@@ -58,6 +58,7 @@ static const struct option_spec learn_options[] = {
 
 struct lesson {
   const char *since; /* when we began */
+  int code;          /* that the command ended with */
   char *session;     /* its id, once found */
   struct observed *reads;
   size_t count;
@@ -148,8 +149,11 @@ static char *heading_of(const struct invocation *invocation, const struct lesson
     _cleanup_free_ char *word = escape_shell_word(invocation->operands[i]);
     text_appendf(&text, " %s", word);
   }
-  text_appendf(&text, "\n(session %s; %zu reads that no rule covered)", lesson->session,
-               lesson->count);
+  text_appendf(&text, "\n(session %s; %zu %s that no rule covered)", lesson->session, lesson->count,
+               lesson->count == 1 ? "read" : "reads");
+  if (lesson->code != 0)
+    text_appendf(&text, "\nThe command has failed (status %d): it may need more than this.",
+                 lesson->code);
   return text_steal(&text);
 }
 
@@ -221,6 +225,7 @@ static int run_learn(const struct invocation *invocation) {
   _cleanup_free_ char *since = audit_parse_time("now", "0s", &error);
   lesson.since = since;
   int code = run_main(invocation);
+  lesson.code = code;
   _cleanup_free_ char *home = events_home(&host), *yaml = NULL;
   if (audit_read(home, NULL, find_session, &lesson, &error) < 0)
     return cli_report(&error);

@@ -98,6 +98,9 @@ def test_output_and_exit_code(ground):
     target = ground.box.path("proposal.yaml")
     result = ground.learn("--output", target, "--", "sh", "-c", f"cat {ground.path('sdk/a')}; exit 3")
     assert result.exit == 3 and result.stdout == "content of sdk/a\n", result
+    with open(target) as proposal:
+        assert "# The command has failed (status 3): it may need more than this.\n" in proposal
+    assert "failed" not in ground.learn("--", "true").stderr
     assert "version: 1" not in result.stderr
     checked = sandbox(ground.box, "policy", "check", target)
     assert checked.exit == 0, checked
