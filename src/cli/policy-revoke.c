@@ -1,6 +1,7 @@
 /* `sandbox policy revoke`; see policy-revoke.h. */
 #include "cli/policy-revoke.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -54,9 +55,33 @@ static int revoke_stored(const struct revoke_request *request, const char *name,
   return 0;
 }
 
-static int fail_nothing(const char *name, struct sb_error *error) {
+/* The deepest folder above it for which something was approved for good; NULL if there is none. New
+ * string. */
+static char *find_covering(const struct revoke_request *request, const char *path) {
+  static const enum grant_scope scopes[] = {SCOPE_PROJECT, SCOPE_USER, SCOPE_ORG};
+  char *found = NULL;
+  for (size_t i = 0; i < ARRAY_SIZE(scopes); i++) {
+    _cleanup_error_ struct sb_error ignored = {0};
+    _cleanup_grants_ struct grant_list list = {0};
+    if (grants_load(&request->host->policy, scopes[i], &list, &ignored) < 0)
+      continue;
+    for (size_t j = 0; j < list.count; j++) {
+      const struct grant *grant = &list.items[j];
+      bool covers = grant->allow && grant->path && path_is_under(path, grant->path);
+      if (!covers || (found && strlen(found) > strlen(grant->path)))
+        continue;
+      free(found);
+      found = escape_string(grant->path);
+    }
+  }
+  return found;
+}
+
+static int fail_nothing(const char *name, const char *covering, struct sb_error *error) {
   _cleanup_free_ char *shown = escape_string(name);
   sb_fail(error, SB_CODE_NOT_FOUND, 0, "nothing was approved or denied for '%s'", shown);
+  if (covering)
+    return sb_hint(error, "it is covered by '%s'; revoke that", covering);
   return sb_hint(error,
                  "'sandbox policy show' lists the rules; a hand-written one is changed in its "
                  "file");
@@ -118,8 +143,11 @@ int policy_revoke(const struct revoke_request *request, struct revoke_result *re
     return fail_unanswered(&silent, error);
   if (stored < 0)
     return -1;
+  _cleanup_free_ char *covering = path ? find_covering(request, path) : NULL;
   if (result.stored + result.sessions == 0)
-    return fail_nothing(path ? path : request->name, error);
+    return fail_nothing(path ? path : request->name, covering, error);
+  if (covering && !request->session)
+    cli_warn("sessions to come may still read it, as a part of '%s'", covering);
   *ret_result = result;
   return 0;
 }

@@ -293,6 +293,25 @@ def test_revoke_in_a_running_session(box, data):
         assert session.result()[:2] == (1, "content of a\n")
 
 
+@once
+def test_revoke_a_part_of_what_was_kept(box, data):
+    """Who takes back a file is told of the folder that still gives it; and then it is gone."""
+    for tree in (f"{data}/a.txt", data):
+        name = "a" if tree != data else "b"
+        with asking(box, ["cat", f"{data}/{name}.txt"]) as session:
+            asked = eventually(lambda: pending(session))[0]
+            given = sandbox(box, "approve", session.sid, asked["id"], "--user", "--tree", tree)
+            assert given.exit == 0, given
+            session.result()
+    result = sandbox(box, "policy", "revoke", f"{data}/a.txt")
+    assert result.exit == 0 and f"as a part of '{data}'" in result.stderr, result
+    result = sandbox(box, "policy", "revoke", f"{data}/a.txt")
+    assert result.exit == 125 and f"covered by '{data}'; revoke that" in result.stderr, result
+    result = sandbox(box, "policy", "revoke", data)
+    assert result.exit == 0 and result.stderr == "", result
+    assert run(box, ["cat", f"{data}/a.txt"]).exit == 1
+
+
 def test_revoke_what_an_earlier_session_kept(box, data):
     """It was allowed from the start of this one, and is not any more."""
     with asking(box, ["cat", f"{data}/a.txt"]) as session:
