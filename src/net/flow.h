@@ -82,6 +82,13 @@ struct flow {
   struct stream *stream; /* and what has come of the next ones */
 };
 
+/* Packets that are carried in mode full; the latest used first. */
+enum way_list { WAYS_DATAGRAMS, WAYS_PINGS, WAYS };
+struct ways {
+  struct way *first;
+  size_t count, limit;
+};
+
 struct relay {
   const struct relay_input *input;
   struct loop loop;
@@ -100,10 +107,8 @@ struct relay {
   uint64_t denial_window_ms;
   unsigned denials_told;
   struct link_message denied; /* the last refusal; count: how many have not been told */
-  struct association *associations, *dead_associations; /* UDP; the latest first */
-  size_t association_count, association_limit;
-  struct ping *pings;
-  size_t ping_count;
+  struct ways ways[WAYS];
+  struct way *dead_ways;
   struct withdrawal *withdrawals; /* that the line had no room for */
   struct recording *recordings;   /* that the monitor has not answered yet */
   struct missing *missing;        /* names that were just answered with "no such name" */
@@ -197,16 +202,17 @@ bool record_answered(struct relay *relay, const struct link_message *message); /
 bool datagram_receive(int fd, void *bytes, size_t size, size_t *ret_length,
                       struct endpoint *ret_client, struct endpoint *ret_target);
 
+/* ways.c: what UDP and echo requests in mode full have in common */
+void ways_recorded(struct relay *relay, const struct link_message *message);
+void ways_tick(struct relay *relay, uint64_t now);
+void ways_free_dead(struct relay *relay);
+bool ways_any(const struct relay *relay);
+
 /* datagrams.c: UDP in mode full */
 void datagrams_read(struct relay *relay, int fd);
-void datagrams_recorded(struct relay *relay, const struct link_message *message);
-void datagrams_tick(struct relay *relay, uint64_t now);
-void datagrams_free_dead(struct relay *relay);
 
 /* pings.c: echo requests in mode full */
 void pings_read(struct relay *relay, int fd, bool v6);
-void pings_recorded(struct relay *relay, const struct link_message *message);
-void pings_tick(struct relay *relay, uint64_t now);
 
 /* questions.c: DNS */
 void questions_forget(struct flow *flow);

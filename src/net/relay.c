@@ -19,11 +19,12 @@
 #include "net/guard.h"
 #include "net/proxy-http.h"
 
-#define TICK_MS           500
-#define ACCEPT_BATCH      64
-#define ASSOCIATION_LIMIT 1024
-#define REFUSE_BATCH      4096 /* the kernel's queue */
-#define FULL_MS           2000 /* that somebody may have to wait until there is room */
+#define TICK_MS        500
+#define ACCEPT_BATCH   64
+#define DATAGRAM_LIMIT 1024 /* pairs of client and target at the same time */
+#define PING_LIMIT     64
+#define REFUSE_BATCH   4096 /* the kernel's queue */
+#define FULL_MS        2000 /* that somebody may have to wait until there is room */
 
 static struct relay *the_relay; /* watches of listeners hold no pointer back */
 
@@ -125,8 +126,7 @@ static void on_answer(struct relay *relay, struct link_message *message) {
   message->reason[sizeof message->reason - 1] = '\0';
   if (record_answered(relay, message)) {
     flow_recorded(relay, message);
-    datagrams_recorded(relay, message);
-    pings_recorded(relay, message);
+    ways_recorded(relay, message);
   } else {
     flow_answered(relay, message);
     questions_answered(relay, message);
@@ -229,8 +229,8 @@ static int next_timeout(struct relay *relay) {
   if (relay->turns)
     return 0;
   int wait = resolver_timeout(relay->resolver);
-  bool ticking = relay->flows || relay->associations || relay->pings || relay->withdrawals ||
-                 relay->waiting || relay->denied.count > 0 || !relay->listening;
+  bool ticking = relay->flows || ways_any(relay) || relay->withdrawals || relay->waiting ||
+                 relay->denied.count > 0 || !relay->listening;
   if (ticking && (wait < 0 || wait > TICK_MS))
     wait = TICK_MS;
   return wait;
@@ -246,8 +246,7 @@ static void work(struct relay *relay) {
     if (now - last_tick >= TICK_MS) {
       last_tick = now;
       flow_tick(relay, now);
-      datagrams_tick(relay, now);
-      pings_tick(relay, now);
+      ways_tick(relay, now);
       questions_tick(relay, now);
       flow_send_withdrawals(relay);
       relay_tell_denials(relay);
@@ -255,7 +254,7 @@ static void work(struct relay *relay) {
         set_listening(relay, true); /* try again; it stops by itself */
     }
     relay_free_dead(relay);
-    datagrams_free_dead(relay);
+    ways_free_dead(relay);
   }
 }
 
@@ -283,8 +282,10 @@ static void leave_monitor(const struct relay_input *input) {
 static void share_files(struct relay *relay) {
   bool datagrams = relay->input->sockets[INSIDE_DATAGRAMS4] >= 0;
   size_t eighth = pump_raise_files() / 8;
-  relay->association_limit = eighth < ASSOCIATION_LIMIT ? eighth : ASSOCIATION_LIMIT;
-  relay->flow_limit = pump_most_flows(datagrams ? relay->association_limit : 0);
+  size_t limit = eighth < DATAGRAM_LIMIT ? eighth : DATAGRAM_LIMIT;
+  relay->ways[WAYS_DATAGRAMS].limit = limit;
+  relay->ways[WAYS_PINGS].limit = PING_LIMIT;
+  relay->flow_limit = pump_most_flows(datagrams ? limit : 0);
 }
 
 /* Woken up by every packet, we would interrupt whoever sends them on a machine that is busy, and
