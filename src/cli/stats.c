@@ -49,10 +49,14 @@ static char *line_for_people(const json_t *stats) {
     _cleanup_free_ char *received = show_bytes(number(network, "received"));
     text_appendf(&text, "  %s connections %.0f, sent %s received %s, packets refused %.0f", driver,
                  number(network, "connections"), sent, received, number(network, "refused"));
-  } else if (json_is_object(network))
+  } else if (json_is_object(network)) {
+    double datagrams = number(network, "refused_datagrams");
     text_appendf(&text, "  connections %.0f (open %.0f, denied %.0f)",
                  number(network, "connections"), number(network, "active"),
                  number(network, "denied"));
+    if (datagrams > 0)
+      text_appendf(&text, ", datagrams refused %.0f", datagrams);
+  }
   return text_steal(&text);
 }
 

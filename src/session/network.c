@@ -107,6 +107,9 @@ void network_sockets(struct monitor *monitor, const struct message *message,
     network->failed = true;
     monitor->over = true;
   }
+  const struct network_settings *settings = &monitor->request->plan->network;
+  if (message->id != 0 && settings->mode == NETWORK_FILTERED && !settings->driver)
+    network->strays = strays_open(monitor->engine.init);
 }
 
 void network_note_supervisors(struct monitor *monitor) {
@@ -122,11 +125,19 @@ struct pollfd network_watch(const struct network *network) {
                          .events = network->unsent ? POLLOUT : POLLIN};
 }
 
+static json_t *figures_to_json(const struct network *network) {
+  json_t *figures = ledger_to_json(network->ledger);
+  int64_t strays = strays_count(&network->strays);
+  json_object_set_new(figures, "refused_datagrams",
+                      strays < 0 ? json_null() : json_integer(strays));
+  return figures;
+}
+
 json_t *network_to_json(const struct monitor *monitor) {
   const struct network *network = &monitor->network;
   if (network->driven.ready)
     return driven_to_json(monitor);
-  return network->ledger ? ledger_to_json(network->ledger) : json_null();
+  return network->ledger ? figures_to_json(network) : json_null();
 }
 
 /* ---- what it says ---- */
@@ -413,15 +424,17 @@ void network_read(struct monitor *monitor) {
 
 /* ---- the end ---- */
 
-static bool was_used(const struct ledger *ledger) {
-  return ledger->connections || ledger->denied || ledger->failed || ledger->questions;
+static bool was_used(const struct network *network) {
+  const struct ledger *ledger = network->ledger;
+  return ledger->connections || ledger->denied || ledger->failed || ledger->questions ||
+         strays_count(&network->strays) > 0;
 }
 
 static void note_figures(struct monitor *monitor) {
   _cleanup_error_ struct sb_error error = {0};
-  json_t *figures = ledger_to_json(monitor->network.ledger);
+  json_t *figures = figures_to_json(&monitor->network);
   monitor->result->network = json_incref(figures);
-  if (was_used(monitor->network.ledger))
+  if (was_used(&monitor->network))
     (void)events_write(monitor, "net.summary", figures, &error);
   else
     json_decref(figures);
@@ -452,6 +465,7 @@ void network_finish(struct monitor *monitor) {
   if (network->ledger && !monitor->request->plan->network.driver)
     note_figures(monitor); /* a driver's are written down with its own */
   ledger_free(network->ledger);
+  strays_close(&network->strays);
   name_files_clear(&network->name_files);
   free(network->driven.answers);
   network->driven.answers = NULL;

@@ -14,6 +14,7 @@
 #include "net/name-files.h"
 #include "session/bucket.h"
 #include "session/drivers.h"
+#include "session/strays.h"
 
 struct monitor;
 
@@ -37,6 +38,7 @@ struct network {
   struct bucket recording;            /* lines about new hosts in the audit log */
   struct bucket owning;               /* searches for who asks */
   struct name_files name_files;       /* as the relay got them last */
+  struct strays strays;               /* datagrams that mode filtered refuses */
   bool ready;                         /* it has said so */
   bool failed;                        /* there can be none */
   struct driven driven;               /* a driver in place of the relay */
@@ -45,6 +47,7 @@ struct network {
   ((struct network){.line = -1,                                                                    \
                     .idle = -1,                                                                    \
                     .driven = DRIVEN_NONE,                                                         \
+                    .strays = STRAYS_NONE,                                                         \
                     .name_files = NAME_FILES_NONE,                                                 \
                     .owning = bucket_new(OWNER_BURST, OWNER_PER_SECOND),                           \
                     .sockets = {-1, -1, -1, -1, -1, -1, -1, -1, -1, -1}})

@@ -469,6 +469,21 @@ def test_datagrams(net):
         assert result.stdout.strip() == "ConnectionRefusedError", result
 
 
+def test_refused_datagrams_are_counted(net):
+    """Also those of IPv6, and in the audit log. The control: one that is taken is not counted."""
+    script = ("import socket\n"
+              "for host, times in (('203.0.113.10', 3), ('2001:db8:1::10', 2)):\n"
+              "    for _ in range(times):\n"
+              "        s = socket.socket(socket.AF_INET6 if ':' in host else socket.AF_INET, socket.SOCK_DGRAM)\n"
+              "        s.sendto(b'x', (host, 443))\n")
+    for sent, counted in ((script, 5), ("import socket; socket.getaddrinfo('good.test', 80)", 0)):
+        result = net.run(["python3", "-c", sent], options=[*allow("good.test"), "--json"])
+        told = json.loads(result.stdout)
+        assert (told["exitCode"], told["network"]["refused_datagrams"]) == (0, counted), told
+        audit = net.plain([net.world.command, "audit", "--json", "--event", "net.summary", told["sid"]])
+        assert json.loads(audit.stdout)["refused_datagrams"] == counted, audit
+
+
 def test_deny_before_allow(net):
     policy = net.identity.file(net.home("deny.yaml"), "version: 1\nnetwork:\n  mode: full\n"
                                "  allow: [good.test]\n  deny: [good.test, '*.good.test', 203.0.113.11]\n")
