@@ -3,6 +3,7 @@
 
 #include "plan/mounts.h"
 #include "plan/plan.h"
+#include "plan/walk.h"
 
 /* An object that exists and that a rule speaks of. */
 struct found {
@@ -95,7 +96,7 @@ int compile_protect_target(struct compiler *compiler, const char *link, const ch
  * between them fixed. `content`: what a placeholder file must hold, NULL for a folder. */
 /* Fails if one of the closed folders can be written to inside: if its mode is changed there, it has
  * hidden from us what has to be protected in it. */
-int compile_check_closed(const struct compiler *compiler, const struct strv *closed,
+int compile_check_closed(const struct compiler *compiler, const struct walk_closed *closed,
                          struct sb_error *error);
 
 int compile_protect(struct compiler *compiler, const char *path, bool reserve, const char *content,

@@ -226,7 +226,7 @@ static int protect_worktrees(struct compiler *compiler, const char *git, struct 
   } names[] = {{"commondir", false}, {"gitdir", false}, {"config.worktree", true}};
   _cleanup_free_ char *folder = path_join(git, "worktrees");
   struct names_found found = {.folder = folder};
-  _cleanup_strv_ struct strv closed = {0};
+  _cleanup_walk_closed_ struct walk_closed closed = {0};
   walk_folder_wholly(folder, 1, find_worktrees, &found, &closed);
   int result = compile_check_closed(compiler, &closed, error);
   for (size_t i = 0; result == 0 && i < found.paths.count * ARRAY_SIZE(names); i++)
@@ -266,7 +266,7 @@ static char *submodule_work_tree(const char *git) {
 static int protect_modules(struct compiler *compiler, const char *git, struct sb_error *error) {
   _cleanup_free_ char *folder = path_join(git, "modules");
   struct names_found found = {.folder = folder};
-  _cleanup_strv_ struct strv closed = {0};
+  _cleanup_walk_closed_ struct walk_closed closed = {0};
   walk_folder_wholly(folder, MODULES_DEPTH, find_modules, &found, &closed);
   int result = compile_check_closed(compiler, &closed, error);
   for (size_t i = 0; result == 0 && i < found.paths.count; i++) {
@@ -368,7 +368,7 @@ static int protect_repository(struct compiler *compiler, const char *place,
     _cleanup_free_ char *target = compile_resolve(git);
     return target && is_git_folder(target) ? protect_git_folder(compiler, target, place, error) : 0;
   }
-  _cleanup_strv_ struct strv closed = {0};
+  _cleanup_walk_closed_ struct walk_closed closed = {0};
   walk_folder_wholly(git, 1, pass_by, NULL, &closed);
   if (compile_check_closed(compiler, &closed, error) < 0)
     return -1;
@@ -394,7 +394,7 @@ static int find_nested(struct compiler *compiler, const char *place, struct sb_e
   if (path_is_under(place, compiler->host->project))
     return 0;
   struct names_found found = {.folder = place};
-  _cleanup_strv_ struct strv closed = {0};
+  _cleanup_walk_closed_ struct walk_closed closed = {0};
   walk_folder_wholly(place, NESTED_DEPTH, find_repositories, &found, &closed);
   STRV_FOREACH (path, &found.paths)
     strv_add(&compiler->repositories, *path);

@@ -1,11 +1,14 @@
 /* Globs in rules become found objects, by one walk per folder that the globs start from. */
 #include <dirent.h>
+#include <errno.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "core/alloc.h"
 #include "core/cleanup.h"
+#include "core/escape.h"
 #include "core/path.h"
 #include "plan/compile.h"
 #include "plan/inodes.h"
@@ -187,6 +190,39 @@ static bool is_out_of_place(const struct group *group) {
          policy_decide(compiler->policy, project, ACCESS_WRITE).verdict != VERDICT_ALLOW;
 }
 
+/* A command can make trees that are deeper than any path: nothing can be mounted on a name there.
+ */
+static bool is_too_deep(const char *path) {
+  return strlen(path) >= PATH_MAX;
+}
+
+static int refuse_too_deep(const char *path, const char *why, struct sb_error *error) {
+  _cleanup_free_ char *start = xstrndup(path, 200), *shown = escape_string(start);
+  _cleanup_free_ char *name = escape_string(path_base(path));
+  sb_fail(error, SB_CODE_SYSTEM, ENAMETOOLONG, "'%s' in '%s...', %zu bytes further down", name,
+          shown, strlen(path) - strlen(start));
+  return sb_hint(error, "it lies too deep to be hidden or protected (%s): move or remove it", why);
+}
+
+static int check_depths(const struct found_list *list, struct sb_error *error) {
+  for (size_t i = 0; i < list->count; i++) {
+    const struct found *found = &list->items[i];
+    if (!is_too_deep(found->path))
+      continue;
+    _cleanup_free_ char *why = found->rule ? compile_reason(found->rule) : xstrdup(found->why);
+    return refuse_too_deep(found->path, why, error);
+  }
+  return 0;
+}
+
+static int check_all_depths(const struct compiler *compiler, struct sb_error *error) {
+  STRV_FOREACH (repository, &compiler->repositories) {
+    if (is_too_deep(*repository))
+      return refuse_too_deep(*repository, "a git repository", error);
+  }
+  return check_depths(&compiler->hidden, error) < 0 ? -1 : check_depths(&compiler->globbed, error);
+}
+
 static int walk_group(struct group *group, const struct inode_set *secrets,
                       struct sb_error *error) {
   struct stat status;
@@ -200,7 +236,7 @@ static int walk_group(struct group *group, const struct inode_set *secrets,
   if (group->hides && secrets->count > 0 && status.st_dev == secrets->device)
     group->secrets = secrets;
   group->set = glob_set_new(group->patterns, group->count);
-  _cleanup_strv_ struct strv closed = {0};
+  _cleanup_walk_closed_ struct walk_closed closed = {0};
   walk_folder_wholly(group->folder, group->max_depth, visit, group, &closed);
   glob_set_free(group->set);
   return compile_check_closed(group->compiler, &closed, error);
@@ -238,6 +274,8 @@ int compile_globs(struct compiler *compiler, struct sb_error *error) {
   clock_gettime(CLOCK_REALTIME, &compiler->plan->walked.at);
   for (size_t i = 0; result == 0 && i < groups.count; i++)
     result = walk_group(&groups.items[i], &secrets, error);
+  if (result == 0)
+    result = check_all_depths(compiler, error);
   inode_set_clear(&secrets);
   groups_clear(&groups);
   return result;

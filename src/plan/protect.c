@@ -166,25 +166,33 @@ static int fix_folders(struct compiler *compiler, const char *place, const char 
   return 0;
 }
 
-static int refuse_closed(const char *folder, struct sb_error *error) {
-  _cleanup_free_ char *shown = escape_string(folder);
-  sb_fail(error, SB_CODE_SYSTEM, EACCES, "looking into '%s'", shown);
+static int refuse_closed(const struct closed_folder *closed, struct sb_error *error) {
+  _cleanup_free_ char *shown = escape_string(closed->path);
+  sb_fail(error, SB_CODE_SYSTEM, closed->errnum, "looking into '%s'", shown);
+  if (closed->errnum == EMFILE || closed->errnum == ENFILE)
+    return sb_hint(error, "allow more open files: ulimit -n 256");
+  if (closed->errnum != EACCES && closed->errnum != EPERM)
+    return sb_hint(error, "if it was changed just now, run the command again; or remove it");
   return sb_hint(error,
                  "the command could open it again, and what should be hidden or protected in "
                  "it would not be: chmod u+rwx it, or remove it");
 }
 
-int compile_check_closed(const struct compiler *compiler, const struct strv *closed,
+static bool is_writable_by_policy(const struct compiler *compiler, const char *path) {
+  return policy_decide(compiler->policy, path, ACCESS_WRITE).verdict == VERDICT_ALLOW;
+}
+
+int compile_check_closed(const struct compiler *compiler, const struct walk_closed *closed,
                          struct sb_error *error) {
-  STRV_FOREACH (folder, closed) {
-    if (policy_decide(compiler->policy, *folder, ACCESS_WRITE).verdict == VERDICT_ALLOW)
-      return refuse_closed(*folder, error);
+  for (size_t i = 0; i < closed->count; i++) {
+    if (is_writable_by_policy(compiler, closed->items[i].path))
+      return refuse_closed(&closed->items[i], error);
   }
   return 0;
 }
 
-/* The folder above it that we cannot enter, if it is ours. */
-static void find_closed_above(const char *path, struct strv *ret_closed) {
+/* The folder above it that we cannot enter, if it is ours; else NULL. */
+static char *closed_above(const char *path) {
   struct stat status;
   char *folder = path_parent(path);
   while (lstat(folder, &status) < 0 && strcmp(folder, "/") != 0) {
@@ -193,9 +201,15 @@ static void find_closed_above(const char *path, struct strv *ret_closed) {
     folder = parent;
   }
   if (S_ISDIR(status.st_mode) && status.st_uid == geteuid())
-    strv_take(ret_closed, folder);
-  else
-    free(folder);
+    return folder;
+  free(folder);
+  return NULL;
+}
+
+static int check_above(const struct compiler *compiler, const char *path, struct sb_error *error) {
+  _cleanup_free_ char *folder = closed_above(path);
+  const struct closed_folder closed = {.path = folder, .errnum = EACCES};
+  return folder && is_writable_by_policy(compiler, folder) ? refuse_closed(&closed, error) : 0;
 }
 
 int compile_protect(struct compiler *compiler, const char *path, bool reserve_missing,
@@ -205,10 +219,7 @@ int compile_protect(struct compiler *compiler, const char *path, bool reserve_mi
     return 0; /* not writable anyway, or made writable by name */
   struct stat status;
   int missing = lstat(path, &status) < 0 ? errno : 0;
-  _cleanup_strv_ struct strv closed = {0};
-  if (missing == EACCES)
-    find_closed_above(path, &closed);
-  if (compile_check_closed(compiler, &closed, error) < 0)
+  if (missing == EACCES && check_above(compiler, path, error) < 0)
     return -1;
   int settled = fix_folders(compiler, place, path, reserve_missing, why, error);
   if (settled != 0)

@@ -2,6 +2,7 @@
 #include "plan/walk.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +15,19 @@
 #include "core/path.h"
 #include "core/text.h"
 
+/* So many folders above the one being read stay open. The rest of a deeper tree is closed on the
+ * way down and opened from below on the way up: a command may have made it as deep as it likes. */
+#define OPEN_LEVELS 64
+
+struct level {
+  int fd; /* -1: closed for now */
+  dev_t device;
+  ino_t inode;       /* to know it by when it is opened again */
+  size_t prefix;     /* how much of the path is its own */
+  size_t first;      /* of the queued names, those of folders in it: where they begin */
+  size_t next, last; /* which of them comes next, and where they end */
+};
+
 struct walk {
   walk_visit *visit;
   void *context;
@@ -21,7 +35,10 @@ struct walk {
   bool may_descend;   /* below the folder being read */
   struct text path;   /* of the entry being looked at, relative */
   struct text queued; /* names of folders still to enter, per level, NUL-separated */
-  struct strv closed; /* folders of ours that cannot be looked into, relative */
+  struct level *levels;
+  size_t level_count;
+  const char *folder; /* where it began, for those that are closed; NULL: nobody asks for them */
+  struct walk_closed closed;
 };
 
 /* Both are needed: to list it, and to reach what is in it. Root may everything. */
@@ -51,59 +68,136 @@ static bool visit_entry(void *context, const struct folder_entry *entry) {
   return true;
 }
 
-static void walk_level(struct walk *walk, int fd, size_t depth) {
-  size_t first = walk->queued.length, prefix = walk->path.length;
-  walk->may_descend = walk->max_depth == 0 || depth < walk->max_depth;
+static void note_closed(struct walk *walk, size_t prefix, const char *name, int errnum) {
+  if (!walk->folder)
+    return;
+  _cleanup_free_ char *below =
+      xasprintf("%.*s%s", (int)prefix, prefix ? walk->path.data : "", name);
+  ARRAY_GROW(walk->closed.items, walk->closed.count);
+  walk->closed.items[walk->closed.count++] =
+      (struct closed_folder){.path = path_join(walk->folder, below), .errnum = errnum};
+}
+
+/* ---- levels ---- */
+
+/* Takes the descriptor, and reads the folder. */
+static void enter(struct walk *walk, int fd) {
+  ARRAY_GROW(walk->levels, walk->level_count);
+  struct level *level = &walk->levels[walk->level_count++];
+  *level = (struct level){.fd = fd,
+                          .prefix = walk->path.length,
+                          .first = walk->queued.length,
+                          .next = walk->queued.length};
+  walk->may_descend = walk->max_depth == 0 || walk->level_count < walk->max_depth;
   (void)folder_read(fd, visit_entry, walk);
-  size_t last = walk->queued.length;
-  for (size_t at = first; at < last; at += strlen(walk->queued.data + at) + 1) {
-    const char *name = walk->queued.data + at;
-    _cleanup_close_ int child = folder_open(fd, name);
-    if (!is_open(child)) {
-      if (is_own(fd, name))
-        strv_addf(&walk->closed, "%.*s%s", (int)prefix, prefix ? walk->path.data : "", name);
-      continue;
-    }
-    text_append(&walk->path, name);
-    text_append_char(&walk->path, '/');
-    walk_level(walk, child, depth + 1);
-    walk->path.length = prefix;
+  level->last = walk->queued.length;
+}
+
+/* Leads to nothing but what it was, or it stays open. */
+static void close_for_now(struct level *level) {
+  struct stat status;
+  if (fstat(level->fd, &status) < 0)
+    return;
+  level->device = status.st_dev;
+  level->inode = status.st_ino;
+  close(level->fd);
+  level->fd = -1;
+}
+
+/* Somebody may have moved the one below meanwhile: then ".." is another folder. */
+static void open_again(struct level *level, int below) {
+  struct stat status;
+  _cleanup_close_ int fd = folder_open(below, "..");
+  if (fd >= 0 && fstat(fd, &status) == 0 && status.st_dev == level->device &&
+      status.st_ino == level->inode)
+    level->fd = steal_fd(&fd);
+}
+
+static void leave(struct walk *walk) {
+  struct level *level = &walk->levels[--walk->level_count];
+  struct level *above = walk->level_count > 0 ? level - 1 : NULL;
+  if (above && above->fd < 0 && level->fd >= 0)
+    open_again(above, level->fd);
+  if (level->fd >= 0)
+    close(level->fd);
+  walk->queued.length = level->first;
+  walk->path.length = above ? above->prefix : level->prefix;
+}
+
+static void descend(struct walk *walk, struct level *level) {
+  const char *name = walk->queued.data + level->next;
+  level->next += strlen(name) + 1;
+  int child = level->fd < 0 ? -ESTALE : folder_open(level->fd, name);
+  if (child < 0 || !is_open(child)) {
+    if (level->fd < 0 || is_own(level->fd, name))
+      note_closed(walk, level->prefix, name, child < 0 ? -child : EACCES);
+    if (child >= 0)
+      close(child);
+    return;
   }
-  walk->queued.length = first;
+  text_append(&walk->path, name);
+  text_append_char(&walk->path, '/');
+  if (walk->level_count > OPEN_LEVELS)
+    close_for_now(level);
+  enter(walk, child);
+}
+
+/* ---- trees ---- */
+
+/* Takes the descriptor. No recursion: a tree may be deeper than our stack. */
+static void walk_from(struct walk *walk, int fd) {
+  enter(walk, fd);
+  while (walk->level_count > 0) {
+    struct level *level = &walk->levels[walk->level_count - 1];
+    if (level->next < level->last)
+      descend(walk, level);
+    else
+      leave(walk);
+  }
+}
+
+static void walk_clear(struct walk *walk) {
+  text_clear(&walk->path);
+  text_clear(&walk->queued);
+  free(walk->levels);
 }
 
 void walk_folder_wholly(const char *folder, size_t max_depth, walk_visit *visit, void *context,
-                        struct strv *ret_closed) {
-  struct walk walk = {.visit = visit, .context = context, .max_depth = max_depth};
+                        struct walk_closed *ret_closed) {
+  struct walk walk = {.visit = visit, .context = context, .max_depth = max_depth, .folder = folder};
   _cleanup_close_ int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  int errnum = fd < 0 ? errno : EACCES;
   if (is_open(fd))
-    walk_level(&walk, fd, 1);
+    walk_from(&walk, steal_fd(&fd));
   else if (is_own(AT_FDCWD, folder))
-    strv_add(&walk.closed, "");
-  STRV_FOREACH (closed, &walk.closed)
-    strv_take(ret_closed, path_join(folder, *closed));
-  strv_clear(&walk.closed);
-  text_clear(&walk.path);
-  text_clear(&walk.queued);
+    note_closed(&walk, 0, "", errnum);
+  *ret_closed = walk.closed;
+  walk_clear(&walk);
+}
+
+void walk_closed_clear(struct walk_closed *closed) {
+  for (size_t i = 0; i < closed->count; i++)
+    free(closed->items[i].path);
+  free(closed->items);
 }
 
 void walk_folder(const char *folder, size_t max_depth, walk_visit *visit, void *context) {
-  _cleanup_strv_ struct strv closed = {0};
+  _cleanup_walk_closed_ struct walk_closed closed = {0};
   walk_folder_wholly(folder, max_depth, visit, context, &closed);
 }
 
 void walk_part(const char *folder, const char *part, walk_visit *visit, void *context) {
   struct walk walk = {.visit = visit, .context = context};
   _cleanup_free_ char *path = path_join(folder, part);
-  _cleanup_close_ int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
   text_append(&walk.path, part);
   text_append_char(&walk.path, '/');
   if (fd >= 0)
-    walk_level(&walk, fd, 1);
-  strv_clear(&walk.closed);
-  text_clear(&walk.path);
-  text_clear(&walk.queued);
+    walk_from(&walk, fd);
+  walk_clear(&walk);
 }
+
+/* ---- which folders ---- */
 
 /* Folders full of other people's files. The built-in secret globs stay out of them (a published
  * package holds no secret of this machine); a glob that somebody wrote looks everywhere. */

@@ -5,8 +5,6 @@
 #include <stddef.h>
 #include <sys/types.h>
 
-#include "core/strv.h"
-
 struct walk_entry {
   const char *path;   /* relative to the folder walked */
   const char *name;   /* its last component */
@@ -21,10 +19,21 @@ typedef bool walk_visit(void *context, const struct walk_entry *entry);
  * What cannot be opened is passed over. */
 void walk_folder(const char *folder, size_t max_depth, walk_visit *visit, void *context);
 
-/* The same, and the names of folders that could not be looked into although they are ours: their
- * mode can be changed by everybody who is us, so also inside. */
+/* Folders that could not be looked into although they are ours: their mode can be changed by
+ * everybody who is us, so also inside. */
+struct walk_closed {
+  struct closed_folder {
+    char *path;
+    int errnum; /* why */
+  } * items;
+  size_t count;
+};
+void walk_closed_clear(struct walk_closed *closed);
+#define _cleanup_walk_closed_ __attribute__((cleanup(walk_closed_clear)))
+
+/* The same, and what could not be looked into. */
 void walk_folder_wholly(const char *folder, size_t max_depth, walk_visit *visit, void *context,
-                        struct strv *ret_closed);
+                        struct walk_closed *ret_closed);
 
 /* The same for a part of it: a folder below, whose entries are told with their whole path. */
 void walk_part(const char *folder, const char *part, walk_visit *visit, void *context);

@@ -94,3 +94,55 @@ def test_git_file_that_claims_another_submodule(box):
     assert box.run(["sh", "-c", probe], cwd=place).stdout == "OWN\n"
     assert not os.path.exists(os.path.join(other, "x"))
     subprocess.run(["rm", "-rf", top, box.home("one"), box.home("two")], check=True)
+
+
+# Makes a chain of folders, and secrets at some depths in folders beside it, before and behind it in any order.
+DEPTHS = (80, 200)
+DIG = f"DEPTHS = {DEPTHS}" + """
+import os, sys
+levels, name, secret, last = int(sys.argv[1]), *sys.argv[2:]
+at = os.open("deep", os.O_RDONLY)
+for level in range(levels):
+    os.mkdir(name, dir_fd=at)
+    for other in "aceg" if level in DEPTHS else "":
+        os.mkdir(other, dir_fd=at)
+        with open(os.open(other + "/.env", os.O_CREAT | os.O_WRONLY, dir_fd=at), "w") as file:
+            file.write(secret)
+    below = os.open(name, os.O_RDONLY, dir_fd=at)
+    os.close(at)
+    at = below
+os.close(os.open(last, os.O_CREAT | os.O_WRONLY, dir_fd=at))
+"""
+
+
+def few_files(box, argv):
+    """Starts it where a process may have no more open than this."""
+    return box.plain(["sh", "-c", 'ulimit -n 256; exec "$@"', "sh", *box.wrap(argv)])
+
+
+def test_tree_that_is_deeper_than_descriptors(box):
+    """An earlier session made it: the next one starts, and hides what is in it. The control: outside it
+    is read."""
+    box.identity.folder(box.path("deep"))
+    secrets = [f"deep/{'d/' * level}{name}/.env" for level in DEPTHS for name in "aceg"]
+    try:
+        assert box.run(["python3", "-c", DIG, "1200", "d", SECRET + "\n", "last"]).exit == 0
+        outside, inside = box.plain(["cat", *secrets]), few_files(box, ["cat", *secrets])
+        assert outside.stdout.count(SECRET) == len(secrets), outside
+        assert inside.exit == 1 and not inside.stdout, inside
+        assert inside.stderr.count("Permission denied") == len(secrets), inside
+    finally:
+        subprocess.run(["rm", "-rf", box.path("deep")], check=True)
+
+
+def test_secret_that_is_too_deep_to_be_hidden(box):
+    """Nothing starts, and the fix is named. The control: at the same place any other name is no matter."""
+    for name, status in (("other", 0), (".env", 125)):
+        box.identity.folder(box.path("deep"))
+        try:
+            assert box.plain(["python3", "-c", DIG, "30", "d" * 200, "", name]).exit == 0
+            result = box.run(["true"])
+            assert result.exit == status, result
+            assert ("too deep" in result.stderr) == ("  fix: " in result.stderr) == (status != 0), result
+        finally:
+            subprocess.run(["rm", "-rf", box.path("deep")], check=True)
