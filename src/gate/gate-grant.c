@@ -77,19 +77,24 @@ static void collect_masks(const struct gate *gate, const char *point, const char
   }
 }
 
-/* What a person denied in it before. What is not there now may come back, and is masked by the
- * keeper then; to be read-only it must be there. */
-static void mind_denials(struct gate *gate, const char *point) {
+/* What a person denied in it before. What is not there now may come back: then the keeper masks it,
+ * and what must not be written has its place taken. Where nothing can be written, a denied write is
+ * none. False if it cannot be kept so. */
+static bool mind_denials(struct gate *gate, const char *point, bool writable) {
   const struct gate_services *services = &gate->config.services;
-  for (int writes = 0; writes < 2; writes++) {
+  for (int writes = 0; writes <= writable; writes++) {
     _cleanup_strv_ struct strv denied = {0};
     decisions_denied_below(gate->config.decisions, point, writes, &denied);
     STRV_FOREACH (path, &denied) {
-      struct stat status;
-      if (!writes || identify(*path, &status) == 0)
-        gate->kept = services->deny(services->context, *path, writes);
+      const struct denied_name name = {
+          .path = *path, .place = writable ? point : NULL, .writes = writes};
+      const struct plan *kept = services->deny(services->context, &name);
+      if (!kept)
+        return false;
+      gate->kept = kept;
     }
   }
+  return true;
 }
 
 /* Everything in it that stays hidden. False if that cannot be known: then its parts are granted one
@@ -145,9 +150,9 @@ static struct grant_job *new_grant(struct gate *gate, const char *point, unsigne
   struct grant_job *job = job_new(BROKER_GRANT, point, flags);
   job->request.device = status.st_dev;
   job->request.inode = status.st_ino;
-  mind_denials(gate, point);
+  bool minded = mind_denials(gate, point, flags & BROKER_WRITABLE);
   collect_kept(gate->kept, request->path, job);
-  if (collect_hidden(gate, point, request->path, &job->masks))
+  if (minded && collect_hidden(gate, point, request->path, &job->masks))
     return job;
   job_free(job);
   return NULL;

@@ -20,9 +20,9 @@ struct gate_services {
   /* Makes a folder ready to be granted for writing. Returns a plan with, among others, what has to
    * be protected below it; NULL: it must not be granted. */
   const struct plan *(*prepare)(void *context, const char *folder);
-  /* Something below a tree that is about to be granted was denied before, for writing only or as a
-   * whole: it stays so. Gives that plan, with this in it. */
-  const struct plan *(*deny)(void *context, const char *path, bool writes);
+  /* Something below a tree that is about to be granted was denied before: it stays so. Gives that
+   * plan, with this in it; NULL: the tree must not be granted. */
+  const struct plan *(*deny)(void *context, const struct denied_name *denied);
   void (*granted)(void *context, const char *path, bool writable);
   void (*taken)(void *context, const char *path);
   /* It was taken away, but who holds a folder of it may still read there. */

@@ -319,3 +319,29 @@ int plan_place(const struct host_context *host, const struct policy *policy, con
   drop_outside(ret_plan, place);
   return 0;
 }
+
+/* What was denied and is not there may come back, made inside: its place is kept. The name of a
+ * file, most likely; the host may put its own in its place at any time. */
+#define DENIED_CONTENT "Writing to this file was denied in a session of sandbox.\n"
+
+int plan_denied(const struct host_context *host, const struct policy *policy,
+                const struct denied_name *denied, struct plan *ret_plan, struct sb_error *error) {
+  struct plan_request request = {.host = host, .policy = policy};
+  *ret_plan = (struct plan){0};
+  struct compiler compiler = compiler_new(&request, ret_plan);
+  int result = 0;
+  if (denied->place)
+    strv_add(&compiler.writable, denied->place);
+  if (denied->writes) {
+    result = compile_protect(&compiler, denied->path, true, DENIED_CONTENT, PLAN_DENIED, error);
+  } else {
+    _cleanup_free_ char *parent = path_parent(denied->path);
+    if (faccessat(AT_FDCWD, denied->path, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
+      compile_pin(&compiler, parent);
+    plan_add(ret_plan, OPERATION_MASK, denied->path, NULL, PLAN_DENIED);
+  }
+  compiler_clear(&compiler);
+  if (result < 0)
+    plan_clear(ret_plan);
+  return result;
+}

@@ -151,6 +151,16 @@ int plan_compile(const struct plan_request *request, struct plan *plan, struct s
  * protections and masks below it, and nothing else. */
 int plan_place(const struct host_context *host, const struct policy *policy, const char *place,
                struct plan *ret_plan, struct sb_error *error);
+
+/* The same for one name below such a folder that somebody denied before. */
+struct denied_name {
+  const char *path;
+  const char *place; /* the folder that it lies in and that becomes writable; NULL: none */
+  bool writes;       /* only writing was denied */
+};
+#define PLAN_DENIED "denied" /* why operations of this kind are there */
+int plan_denied(const struct host_context *host, const struct policy *policy,
+                const struct denied_name *denied, struct plan *ret_plan, struct sb_error *error);
 void plan_clear(struct plan *plan);
 #define _cleanup_plan_ __attribute__((cleanup(plan_clear)))
 

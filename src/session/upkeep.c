@@ -194,16 +194,52 @@ const struct plan *upkeep_prepare(void *context, const char *folder) {
   return &upkeep->grown;
 }
 
-const struct plan *upkeep_deny(void *context, const char *path, bool writes) {
-  struct monitor *monitor = context;
-  struct plan *grown = &monitor->upkeep.grown;
-  enum operation_kind kind = writes ? OPERATION_SEAL : OPERATION_MASK;
-  for (size_t i = 0; i < grown->operation_count; i++) {
-    if (grown->operations[i].kind == kind && strcmp(grown->operations[i].path, path) == 0)
-      return grown;
+static bool has_operation(const struct plan *plan, enum operation_kind kind, const char *path) {
+  for (size_t i = 0; i < plan->operation_count; i++) {
+    if (plan->operations[i].kind == kind && strcmp(plan->operations[i].path, path) == 0)
+      return true;
   }
-  plan_add(grown, kind, path, NULL, "denied");
-  return grown;
+  return false;
+}
+
+/* Takes over those that are not there yet. */
+static void grow_new(struct upkeep *upkeep, struct plan *plan) {
+  size_t count = 0;
+  for (size_t i = 0; i < plan->operation_count; i++) {
+    struct operation *operation = &plan->operations[i];
+    if (has_operation(&upkeep->grown, operation->kind, operation->path))
+      operation_clear(operation);
+    else
+      plan->operations[count++] = *operation;
+  }
+  plan->operation_count = count;
+  grow(upkeep, plan);
+}
+
+static void warn_denied(struct monitor *monitor, const struct denied_name *denied,
+                        const struct sb_error *error) {
+  _cleanup_free_ char *place = escape_string(denied->place ? denied->place : denied->path);
+  _cleanup_free_ char *path = escape_string(denied->path);
+  _cleanup_free_ char *sentence =
+      xasprintf("'%s' is not allowed as a whole, since '%s' was denied and could not be kept so: "
+                "%s; to take that back: sandbox policy revoke %s",
+                place, path, error->message, path);
+  monitor_warn(monitor, sentence);
+}
+
+const struct plan *upkeep_deny(void *context, const struct denied_name *denied) {
+  struct monitor *monitor = context;
+  const struct session_request *request = monitor->request;
+  _cleanup_error_ struct sb_error error = {0};
+  _cleanup_plan_ struct plan plan = {0};
+  if (plan_denied(request->host, request->rules, denied, &plan, &error) < 0 ||
+      placeholders_extend(&monitor->placeholders, &plan, request->host, request->session_id,
+                          &error) < 0) {
+    warn_denied(monitor, denied, &error);
+    return NULL;
+  }
+  grow_new(&monitor->upkeep, &plan);
+  return &monitor->upkeep.grown;
 }
 
 static bool is_folder(const char *path) {

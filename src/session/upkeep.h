@@ -25,8 +25,9 @@ struct upkeep {
  * and placeholders made. NULL if that cannot be done: then it must not be granted. */
 const struct plan *upkeep_prepare(void *monitor, const char *folder);
 
-/* Something in a tree that is about to be granted was denied, for writing only or as a whole. */
-const struct plan *upkeep_deny(void *monitor, const char *path, bool writes);
+/* Something in a tree that is about to be granted was denied. NULL if it cannot be kept from the
+ * command there: then the tree must not be granted. */
+const struct plan *upkeep_deny(void *monitor, const struct denied_name *denied);
 
 /* A tree has become visible, or is about to be taken away again. */
 void upkeep_granted(void *monitor, const char *path, bool writable);

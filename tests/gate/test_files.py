@@ -629,6 +629,47 @@ def test_a_denied_write_holds_in_a_folder_that_may_be_written_to_later(box, gate
     assert open(denied).read() == "content of the file\n"
 
 
+def wait_for(name):
+    return f"touch {name}; until [ -e {name}-over ]; do sleep 0.02; done"
+
+
+@pytest.mark.escape
+@pytest.mark.parametrize("comes_back", [True, False], ids=["back", "gone"])
+def test_a_denied_write_holds_for_what_is_gone(box, gate, ground, comes_back):
+    """The host has removed it when its folder may be written to, and when that is allowed a second time. The
+    control: elsewhere in the folder it is written, and what the host puts there can be read."""
+    box.identity.file(box.home("writes.yaml"), "version: 1\nfilesystem: {ask_writes: true}\n")
+    denied = box.identity.file(f"{ground}/inner/file", "old\n")
+
+    def answer(event):
+        write = event["access"] == "write" and event["path"].startswith(f"{ground}/inner")
+        return gates.deny(scope="session") if write else gates.approve()
+
+    attack = f"echo evil >{denied}; rm -f {denied}; mv {ground}/inner {ground}/away; " \
+             f"mkdir -p {ground}/inner; echo evil >{denied}"
+    script = f"echo evil >{denied}; {wait_for('one')}; mkdir {ground}/made; {attack}; {wait_for('two')}; " \
+             f"{attack}; mkdir {ground}/again; {attack}; cat {denied}; echo written >{ground}/other"
+    with gates.Session(box, gate, ["/bin/sh", "-c", script], answer,
+                       options=["--policy", box.home("writes.yaml")]) as it:
+        assert sessions.eventually(lambda: os.path.exists(box.path("one"))), it.asked
+        os.unlink(denied)
+        box.identity.file(box.path("one-over"), "")
+        assert sessions.eventually(lambda: os.path.exists(box.path("two"))), it.asked
+        time.sleep(0.2)  # the keeper has come
+        if comes_back:
+            os.rename(box.identity.file(f"{ground}/new", "of the host\n"), denied)
+            time.sleep(0.2)
+        sessions.sandbox(box, "policy", "revoke", "--session", it.sid, ground)
+        box.identity.file(box.path("two-over"), "")
+        result = it.finish()
+    assert {f"{ground}/{name}" for name in ("made", "again", "other")} <= \
+        {entry.path for entry in os.scandir(ground)}, (result, it.asked)
+    assert not os.path.exists(f"{ground}/away"), result
+    assert ("of the host" in result.stdout) == comes_back and "evil" not in result.stdout, result
+    assert os.path.exists(denied) == comes_back, "nothing of ours stays"
+    assert not comes_back or open(denied).read() == "of the host\n"
+
+
 # ---- interruption and death ----
 
 
