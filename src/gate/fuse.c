@@ -206,6 +206,20 @@ bool held_mind_signals(struct held *held) {
   return true;
 }
 
+/* Before it changes an owner the kernel looks for the bits that this clears, with the file locked:
+ * nothing could be mounted on it while that waits. What is harmless has none, and the change itself
+ * comes next. */
+static bool looks_while_locked(const struct held *held) {
+  return held->call == CALL_GETATTR && !gate_is_served(held->fuse->gate, &held->waiting.request) &&
+         quiet_changes_owner(held->thread);
+}
+
+static void show_harmless(struct held *held) {
+  struct stat shown = fuse_harmless(&held->node->status);
+  fuse_reply_attr(held->request, &shown, 0);
+  held_free(held);
+}
+
 void held_ask(struct held *held, enum want want) {
   struct fuse_gate *fuse = held->fuse;
   char path[PATH_MAX];
@@ -224,6 +238,10 @@ void held_ask(struct held *held, enum want want) {
     return;
   }
   set_request(held, want, path);
+  if (looks_while_locked(held)) {
+    show_harmless(held);
+    return;
+  }
   if (held_mind_signals(held) && !fuse_comes_in_between(held))
     gate_ask(fuse->gate, &held->waiting);
 }

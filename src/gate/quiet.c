@@ -151,6 +151,36 @@ bool quiet_has_descriptor(pid_t thread) {
          (doing.number == SYS_statx && doing.arguments[2] & AT_EMPTY_PATH);
 }
 
+/* A number of the other table that is something else in this one is no call that looks. */
+bool quiet_changes_owner(pid_t thread) {
+  struct doing doing;
+  if (read_call(thread, &doing) < 0)
+    return false;
+  switch (doing.number) {
+  case SYS_fchownat:
+  case SYS_fchown:
+#ifdef __x86_64__
+  case SYS_chown:
+  case SYS_lchown:
+  /* i386: chown, lchown, fchown, fchownat */
+  case 182:
+  case 16:
+  case 95:
+  case 298:
+#elif defined(__aarch64__)
+  /* arm: fchownat */
+  case 325:
+#endif
+  /* either: lchown32, fchown32, chown32 */
+  case 198:
+  case 207:
+  case 212:
+    return true;
+  default:
+    return false;
+  }
+}
+
 int quiet_arguments(pid_t thread, uint64_t ret_arguments[6]) {
   struct doing doing;
   int result = doing_read(thread, &doing);

@@ -21,9 +21,9 @@ READS = ("open", "old-open", "compat-open", "openat", "openat2", "in-root", "mma
          "inotify", "statfs", "relative", "up", "proc-fd", "proc-cwd", "reopen", "thread",
          "thread-self", "fork", "directory", "bad-resolve", "readlink", "execute")
 WRITES = ("append", "create", "exclusive", "mkdir", "rmdir", "unlink", "truncate", "rename",
-          "symlink", "chmod", "fchmodat", "mkfifo", "mknod", "bind")
+          "symlink", "chmod", "fchmodat", "chown", "mkfifo", "mknod", "bind")
 MAKES = ("create", "mkdir", "symlink", "mkfifo", "mknod", "bind")
-CHANGES = ("append", "truncate", "chmod", "fchmodat", "unlink", "rename")
+CHANGES = ("append", "truncate", "chmod", "fchmodat", "chown", "unlink", "rename")
 
 
 def words(ways, path):
