@@ -82,8 +82,6 @@ bool fuse_needs_mount(enum want want) {
 static enum quiet judge_quiet(struct fuse_gate *fuse, fuse_req_t request, const struct node *node,
                               const char *path, enum want *ret_want) {
   pid_t inside = fuse_req_ctx(request)->pid;
-  if (links_count(&fuse->links, inside) >= LINKS_ALLOWED)
-    return QUIET_NOT; /* a link more, and the kernel refuses it */
   if (inside == 0 || node->fixed || gate_leads_to_mount(fuse->gate, path) ||
       gate_is_granting(fuse->gate, path))
     return QUIET_NOT;

@@ -6,9 +6,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#define LINKS_KEPT    32 /* threads */
-#define LINKS_ALLOWED 40 /* the kernel's */
-#define LINKS_AGAIN   13 /* with so many it can walk three times */
+#define LINKS_KEPT  32 /* threads */
+#define LINKS_AGAIN 13 /* with so many it can walk three times */
 
 struct links {
   struct {
@@ -20,7 +19,6 @@ struct links {
 };
 
 void links_add(struct links *links, pid_t thread);
-unsigned links_count(const struct links *links, pid_t thread);
 
 /* The walk has come to its end. */
 unsigned links_take(struct links *links, pid_t thread);

@@ -93,6 +93,16 @@ def test_the_call_that_waited_may_have_come_by_many_links(box, gate, ground):
     assert {path.split("/for-")[1].split("/")[0] for _, path in asked if "/for-" in path} == set(ways)
 
 
+def test_links_of_earlier_calls_do_not_count(box, gate, ground):
+    """The kernel gives up after 40. The control: a socket that is spoken to without that."""
+    os.symlink("loop", f"{ground}/loop")
+    with listening(box, f"{ground}/socket"), listening(box, f"{ground}/sub/socket"):
+        argv = [files(box), "connect", f"{ground}/sub/socket", "stat", f"{ground}/loop", "connect",
+                f"{ground}/socket"]
+        inside, asked = gates.run(box, gate, argv, lambda event: gates.approve())
+    assert lines(inside) == ["connect ok", "stat ELOOP", "connect ok"], (inside, asked)
+
+
 @pytest.mark.parametrize("way", ["open", "stat", "execute", "path-only"])
 def test_forty_links(box, gate, ground, way):
     """All that the kernel follows; one less where the gate shows a link of its own for a moment. See
