@@ -140,8 +140,8 @@ static struct judged judge_open(const struct call *call, const struct found *fou
   case PLACE_GATED:
     if (flags & O_DIRECTORY)
       return fail(ENOTDIR);
-    if (path_only)
-      return ask(WANT_STAT);
+    if (path_only) /* whoever has a socket can speak to it, by way of /proc/self/fd */
+      return ask(S_ISSOCK(found->status.st_mode) ? WANT_CONNECT : WANT_STAT);
     if (flags & O_CREAT && flags & O_EXCL)
       return fail(EEXIST);
     return writes(call) ? just(CALL_WRITE) : ask(WANT_READ);
@@ -176,7 +176,9 @@ struct judged call_judge(const struct call *call, size_t index, const struct fou
     return judge_open(call, found);
   switch (call->trap->kind) {
   case TRAP_ENTER:
-    return found->place == PLACE_FOLDER ? ask(WANT_LIST) : just(CALL_FREE);
+    return found->place == PLACE_FOLDER  ? ask(WANT_LIST)
+           : found->place == PLACE_GATED ? fail(ENOTDIR)
+                                         : just(CALL_FREE);
   case TRAP_BIND:
   case TRAP_MAKE:
     return judge_make(call, index, found);

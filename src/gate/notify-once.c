@@ -251,8 +251,8 @@ void notify_serve_once(struct held *held) {
     open_and(held, hand_in);
   else if ((S_ISREG(mode) || S_ISSOCK(mode)) && !opens)
     tell(held);
-  else
-    notify_fail(held, EACCES);
+  else /* nobody can open a socket */
+    notify_fail(held, call_only_reads(call) && S_ISSOCK(mode) ? ENXIO : EACCES);
 }
 
 static enum once_use use_of(const struct call *call) {

@@ -134,7 +134,7 @@ enum quiet quiet_call(pid_t thread, const char *path, const struct stat *object,
     return QUIET_NOT;
   ret_use->want = folder && row->want != WANT_WRITE ? WANT_LIST : row->want;
   /* It takes the socket itself, and whoever has that can speak to it. */
-  if (S_ISSOCK(object->st_mode) && row->want == WANT_READ)
+  if (S_ISSOCK(object->st_mode) && (row->want == WANT_READ || row->needs == O_PATH))
     ret_use->want = WANT_CONNECT;
   ret_use->call = (struct stand_in_call){.kind = row->kind, .target = doing.target};
   memcpy(ret_use->call.arguments, doing.arguments, sizeof doing.arguments);

@@ -323,6 +323,18 @@ static int do_connect(const char *path) {
   return connect(fd, (struct sockaddr *)&address, sizeof address);
 }
 
+/* By way of a descriptor, as who fears that the path is too long. */
+static int do_connect_held(const char *path) {
+  char held[64];
+  int fd = open(path, O_PATH);
+  snprintf(held, sizeof held, "/proc/self/fd/%d", fd);
+  return fd < 0 ? -1 : do_connect(held);
+}
+
+static int do_writable(const char *path) {
+  return access(path, W_OK);
+}
+
 /* As a 32-bit program does it. */
 static int do_compat_connect(const char *path) {
 #ifdef __x86_64__
@@ -655,6 +667,8 @@ static const struct {
     {"statfs", do_statfs},
     {"execute", do_execute},
     {"connect", do_connect},
+    {"connect-held", do_connect_held},
+    {"writable", do_writable},
     {"compat-connect", do_compat_connect},
     {"thread-connect", do_thread_connect},
     {"thread-inotify", do_thread_inotify},

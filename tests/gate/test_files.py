@@ -153,6 +153,22 @@ def test_a_socket_is_asked_for(box, gate, ground):
         assert asked
 
 
+def test_a_socket_is_used_in_other_ways(box, gate, ground):
+    """Held by a descriptor that is spoken to, looked at, opened, entered: as outside."""
+    ways, argv = ("connect-held", "path-only", "writable", "open", "chdir"), [files(box)]
+    with contextlib.ExitStack() as them:
+        for way in ways:
+            box.identity.folder(f"{ground}/for-{way}")
+            them.enter_context(listening(box, f"{ground}/for-{way}/socket"))
+            argv += [way, f"{ground}/for-{way}/socket"]
+        outside = box.plain(argv)
+        inside, asked = gates.run(box, gate, argv, lambda event: gates.approve())
+        refused, _ = gates.run(box, gate, argv, lambda event: gates.deny())
+    assert lines(inside) == lines(outside), (inside, asked)
+    assert ("connect", f"{ground}/for-connect-held/socket") in asked, asked
+    assert "connect-held EACCES" in lines(refused), refused
+
+
 def connect_twice(box, path):
     return f"{files(box)} connect {path}; touch step; until [ -e go ]; do sleep 0.02; done; {files(box)} connect {path}"
 
