@@ -197,6 +197,15 @@ void fuse_op_getattr(fuse_req_t request, fuse_ino_t number, struct fuse_file_inf
     look(fuse, request, node, PURPOSE_LOOK);
 }
 
+/* Nobody is asked about a folder that is only passed or looked at, but who may not enter it on the
+ * host does not here. */
+static int access_folder(struct fuse_gate *fuse, struct node *node, int mask) {
+  int fd = S_ISDIR(node->status.st_mode) && !node->fixed ? nodes_fd(fuse->nodes, node) : -1;
+  if (fd >= 0 && faccessat(fd, "", mask & ~W_OK, AT_EMPTY_PATH) < 0)
+    return errno;
+  return mask & W_OK ? EROFS : 0;
+}
+
 /* Where the kernel does not check rights itself. */
 void fuse_op_access(fuse_req_t request, fuse_ino_t number, int mask) {
   struct fuse_gate *fuse = fuse_gate_of(request);
@@ -208,5 +217,5 @@ void fuse_op_access(fuse_req_t request, fuse_ino_t number, int mask) {
   else if (waits_for_mount(fuse, node, path))
     held_begin(request, number, CALL_ACCESS, &info);
   else
-    fuse_reply_err(request, mask & W_OK ? EROFS : 0);
+    fuse_reply_err(request, access_folder(fuse, node, mask));
 }

@@ -169,6 +169,21 @@ def test_a_socket_is_used_in_other_ways(box, gate, ground):
     assert "connect-held EACCES" in lines(refused), refused
 
 
+def test_a_folder_that_its_owner_closed(box, gate, ground, host_root):
+    """Nobody is asked about entering a folder, but who may not on the host does not here. The control:
+    one that he may enter."""
+    os.chmod(f"{ground}/sub", 0o700)
+    os.chown(f"{ground}/sub", 0, 0)
+    box.identity.folder(f"{ground}/open")
+    ways = ("chdir", "open", *(["access"] if gate == "fuse" else []))  # notify: of its empty likeness
+    argv = [files(box), *words(ways, f"{ground}/sub"), "chdir", f"{ground}/open"]
+    if box.identity.uid == 0:
+        pytest.skip("root outside has more rights than its files give it")
+    inside, asked = gates.run(box, gate, argv, lambda event: gates.approve())
+    assert lines(inside) == lines(box.plain(argv)), (inside, asked)
+    assert lines(inside)[::len(ways)] == ["chdir EACCES", "chdir ok"], inside
+
+
 def connect_twice(box, path):
     return f"{files(box)} connect {path}; touch step; until [ -e go ]; do sleep 0.02; done; {files(box)} connect {path}"
 
