@@ -93,8 +93,11 @@ static enum quiet judge_quiet(struct fuse_gate *fuse, fuse_req_t request, const 
   *ret_want = use.want;
   if (quiet == QUIET_REFUSED && fuse->checks && use.call.kind == STAND_IN_WATCH)
     return QUIET_NOT; /* it waits when its right to do so is checked */
-  if (quiet == QUIET_NOT || (*ret_want == WANT_WRITE && !fuse_may_ask_to_write(fuse, path)))
+  if (quiet == QUIET_NOT)
     return QUIET_NOT;
+  /* Nobody reads from our FIFO. */
+  if (*ret_want == WANT_WRITE && !fuse_may_ask_to_write(fuse, path))
+    return S_ISFIFO(node->status.st_mode) ? QUIET_REFUSED : QUIET_NOT;
   if (quiet == QUIET_REFUSED) /* what needs no question is mounted by the first other use */
     return gate_is_touchable(fuse->gate, path) ? QUIET_NOT : QUIET_REFUSED;
   struct access_request wanted = {

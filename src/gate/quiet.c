@@ -27,36 +27,44 @@ static const struct quiet_row {
   uint64_t needs, forbids; /* bits of the flags */
   bool how;                /* the flags are in a struct open_how */
   enum stand_in_kind kind; /* who could make it in its place */
+  bool pipe;               /* quiet only for a FIFO: anything else is opened through us */
 } rows[] = {
     {false, SYS_connect, WANT_CONNECT, NONE, NONE, 0, 0, false, STAND_IN_CONNECT},
     {false, SYS_bind, WANT_WRITE, 1, NONE, 0, 0, false, STAND_IN_CANNOT},
     {false, SYS_inotify_add_watch, WANT_READ, 1, 2, 0, IN_DONT_FOLLOW, false, STAND_IN_WATCH},
     {false, SYS_openat, WANT_STAT, NONE, 2, O_PATH, O_NOFOLLOW, false, STAND_IN_CANNOT},
     {false, SYS_openat2, WANT_STAT, NONE, 2, O_PATH, O_NOFOLLOW, true, STAND_IN_CANNOT},
+    {false, SYS_openat, WANT_READ, NONE, 2, 0, O_NOFOLLOW, false, STAND_IN_CANNOT, true},
+    {false, SYS_openat2, WANT_READ, NONE, 2, 0, O_NOFOLLOW, true, STAND_IN_CANNOT, true},
     {false, SYS_sendto, WANT_CONNECT, NONE, NONE, 0, 0, false, STAND_IN_SEND},
     {false, SYS_sendmsg, WANT_CONNECT, NONE, NONE, 0, 0, false, STAND_IN_MESSAGE},
     {false, SYS_statfs, WANT_STAT, NONE, NONE, 0, 0, false, STAND_IN_CANNOT},
 #ifdef __x86_64__
     {false, SYS_open, WANT_STAT, NONE, 1, O_PATH, O_NOFOLLOW, false, STAND_IN_CANNOT},
+    {false, SYS_open, WANT_READ, NONE, 1, 0, O_NOFOLLOW, false, STAND_IN_CANNOT, true},
     {true, 5, WANT_STAT, NONE, 1, O_PATH, O_NOFOLLOW, false, STAND_IN_CANNOT},   /* i386 open */
+    {true, 5, WANT_READ, NONE, 1, 0, O_NOFOLLOW, false, STAND_IN_CANNOT, true},  /* i386 open */
     {true, 99, WANT_STAT, NONE, NONE, 0, 0, false, STAND_IN_CANNOT},             /* i386 statfs */
     {true, 268, WANT_STAT, NONE, NONE, 0, 0, false, STAND_IN_CANNOT},            /* i386 statfs64 */
     {true, 292, WANT_READ, 1, 2, 0, IN_DONT_FOLLOW, false, STAND_IN_WATCH},      /* i386 watch */
     {true, 295, WANT_STAT, NONE, 2, O_PATH, O_NOFOLLOW, false, STAND_IN_CANNOT}, /* i386 openat */
-    {true, 369, WANT_CONNECT, NONE, NONE, 0, 0, false, STAND_IN_SEND},           /* i386 sendto */
-    {true, 370, WANT_CONNECT, NONE, NONE, 0, 0, false, STAND_IN_CANNOT},         /* i386 sendmsg */
-    {true, 361, WANT_WRITE, 1, NONE, 0, 0, false, STAND_IN_CANNOT},              /* i386 bind */
-    {true, 362, WANT_CONNECT, NONE, NONE, 0, 0, false, STAND_IN_CONNECT},        /* i386 connect */
+    {true, 295, WANT_READ, NONE, 2, 0, O_NOFOLLOW, false, STAND_IN_CANNOT, true}, /* i386 openat */
+    {true, 369, WANT_CONNECT, NONE, NONE, 0, 0, false, STAND_IN_SEND},            /* i386 sendto */
+    {true, 370, WANT_CONNECT, NONE, NONE, 0, 0, false, STAND_IN_CANNOT},          /* i386 sendmsg */
+    {true, 361, WANT_WRITE, 1, NONE, 0, 0, false, STAND_IN_CANNOT},               /* i386 bind */
+    {true, 362, WANT_CONNECT, NONE, NONE, 0, 0, false, STAND_IN_CONNECT},         /* i386 connect */
 #elif defined(__aarch64__)
-    {true, 5, WANT_STAT, NONE, 1, O_PATH, O_NOFOLLOW, false, STAND_IN_CANNOT},   /* arm open */
-    {true, 99, WANT_STAT, NONE, NONE, 0, 0, false, STAND_IN_CANNOT},             /* arm statfs */
-    {true, 266, WANT_STAT, NONE, NONE, 0, 0, false, STAND_IN_CANNOT},            /* arm statfs64 */
-    {true, 282, WANT_WRITE, 1, NONE, 0, 0, false, STAND_IN_CANNOT},              /* arm bind */
-    {true, 283, WANT_CONNECT, NONE, NONE, 0, 0, false, STAND_IN_CONNECT},        /* arm connect */
-    {true, 290, WANT_CONNECT, NONE, NONE, 0, 0, false, STAND_IN_SEND},           /* arm sendto */
-    {true, 296, WANT_CONNECT, NONE, NONE, 0, 0, false, STAND_IN_CANNOT},         /* arm sendmsg */
-    {true, 317, WANT_READ, 1, 2, 0, IN_DONT_FOLLOW, false, STAND_IN_WATCH},      /* arm watch */
-    {true, 322, WANT_STAT, NONE, 2, O_PATH, O_NOFOLLOW, false, STAND_IN_CANNOT}, /* arm openat */
+    {true, 5, WANT_STAT, NONE, 1, O_PATH, O_NOFOLLOW, false, STAND_IN_CANNOT},    /* arm open */
+    {true, 5, WANT_READ, NONE, 1, 0, O_NOFOLLOW, false, STAND_IN_CANNOT, true},   /* arm open */
+    {true, 99, WANT_STAT, NONE, NONE, 0, 0, false, STAND_IN_CANNOT},              /* arm statfs */
+    {true, 266, WANT_STAT, NONE, NONE, 0, 0, false, STAND_IN_CANNOT},             /* arm statfs64 */
+    {true, 282, WANT_WRITE, 1, NONE, 0, 0, false, STAND_IN_CANNOT},               /* arm bind */
+    {true, 283, WANT_CONNECT, NONE, NONE, 0, 0, false, STAND_IN_CONNECT},         /* arm connect */
+    {true, 290, WANT_CONNECT, NONE, NONE, 0, 0, false, STAND_IN_SEND},            /* arm sendto */
+    {true, 296, WANT_CONNECT, NONE, NONE, 0, 0, false, STAND_IN_CANNOT},          /* arm sendmsg */
+    {true, 317, WANT_READ, 1, 2, 0, IN_DONT_FOLLOW, false, STAND_IN_WATCH},       /* arm watch */
+    {true, 322, WANT_STAT, NONE, 2, O_PATH, O_NOFOLLOW, false, STAND_IN_CANNOT},  /* arm openat */
+    {true, 322, WANT_READ, NONE, 2, 0, O_NOFOLLOW, false, STAND_IN_CANNOT, true}, /* arm openat */
 #endif
 };
 
@@ -72,12 +80,14 @@ static bool read_flags(const struct doing *doing, const struct quiet_row *row,
   return !(how.resolve & RESOLVE_NO_SYMLINKS); /* the question is a link to the kernel */
 }
 
-static const struct quiet_row *find_row(const struct doing *doing, bool *ret_forbidden) {
+static const struct quiet_row *find_row(const struct doing *doing, bool *ret_forbidden,
+                                        bool *ret_writes) {
   for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
     uint64_t flags;
     if (rows[i].number == doing->number && rows[i].compat == doing->compat &&
         read_flags(doing, &rows[i], &flags) && (flags & rows[i].needs) == rows[i].needs) {
       *ret_forbidden = flags & rows[i].forbids;
+      *ret_writes = rows[i].pipe && (flags & O_ACCMODE) != O_RDONLY;
       return &rows[i];
     }
   }
@@ -122,17 +132,18 @@ static enum quiet judge_unknown(int result, const struct stat *object, struct qu
 enum quiet quiet_call(pid_t thread, const char *path, const struct stat *object,
                       struct quiet_use *ret_use) {
   struct doing doing;
-  bool folder = S_ISDIR(object->st_mode), stays = false;
+  bool folder = S_ISDIR(object->st_mode), stays = false, writes = false;
   int result = doing_read(thread, &doing);
   if (result < 0)
     return judge_unknown(result, object, ret_use);
-  const struct quiet_row *row = find_row(&doing, &stays);
+  const struct quiet_row *row = find_row(&doing, &stays, &writes);
   if (!row || S_ISLNK(object->st_mode) || (row->want == WANT_WRITE && !folder) ||
+      (row->pipe && !S_ISFIFO(object->st_mode)) ||
       (row->want == WANT_CONNECT && !S_ISSOCK(object->st_mode)))
     return QUIET_NOT;
   if (folder && !is_end(&doing, row, path))
     return QUIET_NOT;
-  ret_use->want = folder && row->want != WANT_WRITE ? WANT_LIST : row->want;
+  ret_use->want = folder && row->want != WANT_WRITE ? WANT_LIST : writes ? WANT_WRITE : row->want;
   /* It takes the socket itself, and whoever has that can speak to it. */
   if (S_ISSOCK(object->st_mode) && (row->want == WANT_READ || row->needs == O_PATH))
     ret_use->want = WANT_CONNECT;

@@ -499,6 +499,39 @@ def test_a_fifo_keeps_nobody_waiting(box, gate, ground):
         assert it.finish().stdout == "content of the file\n"
 
 
+@pytest.mark.parametrize("answer", ["allowed", "denied"])
+def test_a_fifo_is_the_hosts(box, gate, ground, answer):
+    """Whoever opens it first, without looking at it, waits for an answer and meets who is at its other end.
+    The control: not if it is denied."""
+    path, end = f"{ground}/fifo", os.open(f"{ground}/fifo", os.O_RDWR)
+    try:
+        os.write(end, b"from the host\n")
+        inside, asked = gates.run(box, gate, ["/usr/bin/timeout", "5", "/usr/bin/head", "-n", "1", path],
+                                  lambda event: gates.approve() if answer == "allowed" else gates.deny())
+    finally:
+        os.close(end)
+    assert asked == [("read", path)]
+    assert inside.stdout == ("from the host\n" if answer == "allowed" else ""), inside
+    assert inside.exit == (0 if answer == "allowed" else 1), inside  # and nobody waits for nothing
+
+
+@pytest.mark.parametrize("asks", [False, True])
+def test_writing_to_a_fifo(box, gate, ground, asks):
+    """Refused, or asked about; never to a FIFO that is nobody's."""
+    box.identity.file(box.home("writes.yaml"), "version: 1\nfilesystem: {ask_writes: true}\n")
+    options = ["--policy", box.home("writes.yaml")] if asks else []
+    path, end = f"{ground}/fifo", os.open(f"{ground}/fifo", os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        script = f"timeout 5 /bin/sh -c 'echo from inside >{path}'"
+        inside, asked = gates.run(box, gate, ["/bin/sh", "-c", script], lambda event: gates.approve(),
+                                  options=options)
+        got = os.read(end, 100)
+    finally:
+        os.close(end)
+    assert (got, inside.exit) == ((b"from inside\n", 0) if asks else (b"", 2)), (inside, asked)
+    assert asked == ([("write", path)] if asks else [])
+
+
 def test_secrets_below_an_approved_folder_stay_hidden(box, gate):
     folder = box.home(".config")
     box.identity.file(f"{folder}/harmless", "harmless\n")
