@@ -68,7 +68,7 @@ struct stat fuse_shown(struct fuse_gate *fuse, struct node *node) {
   if (fuse->checks && S_ISDIR(shown.st_mode))
     let_pass(fuse, node, &shown);
   /* Another size would cut the file off for who was allowed to read it, or runs it. */
-  if (node->opens > 0)
+  if (node->opens > 0 || node->told)
     shown.st_size = node->status.st_size;
   return shown;
 }

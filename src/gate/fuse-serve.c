@@ -48,8 +48,24 @@ static void serve_access(struct held *held, int fd) {
     fuse_reply_err(held->request, 0);
 }
 
+/* The look-up told no size, and the kernel goes by it for what it does without us: a mapping of the
+ * file ends with it, and so does sendfile. So the path is walked once more, and told it. */
+static bool walks_again(struct held *held) {
+  struct node *node = held->node;
+  if (node->told || node->opens > 0 || node->status.st_size == 0 || held->links > LINKS_AGAIN)
+    return false;
+  if (!held->waiting.lasts &&
+      !once_give_back(&held->fuse->once, held->waiting.request.pid, &node->status, held_use(held)))
+    return false;
+  node->told = true;
+  fuse_reply_err(held->request, ESTALE);
+  return true;
+}
+
 static void serve_open(struct held *held, int fd) {
   struct fuse_file_info info = held->info;
+  if (S_ISREG(held->node->status.st_mode) && walks_again(held))
+    return;
   int opened = S_ISREG(held->node->status.st_mode) ? reopen(fd, O_RDONLY) : -EACCES;
   if (opened < 0) {
     fuse_reply_err(held->request, -opened);
@@ -57,6 +73,7 @@ static void serve_open(struct held *held, int fd) {
   }
   info.fh = (uint64_t)opened;
   held->node->opens++;
+  held->node->told = held->waiting.lasts;
   if (fuse_reply_open(held->request, &info) < 0) {
     held->node->opens--;
     close(opened); /* interrupted: nobody will release it */
@@ -162,6 +179,8 @@ void fuse_serve(struct held *held) {
     fuse_reply_err(held->request, ENOENT);
     return;
   }
+  if (held->links > LINKS_AGAIN)
+    held->node->told = true; /* what comes next of this call is not counted any more */
   switch (held->call) {
   case CALL_GETATTR:
     serve_attributes(held, fd);

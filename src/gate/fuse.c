@@ -27,18 +27,18 @@
 /* The kernel's own flag for the open of an exec; its headers for us lack it. */
 #define OPENED_TO_EXECUTE 0x20
 
-static enum once_use use_of(const struct held *held) {
+enum once_use held_use(const struct held *held) {
   if (held->call == CALL_OPEN)
     return held->info.flags & OPENED_TO_EXECUTE ? ONCE_EXECUTE : ONCE_OPEN;
   return held->call == CALL_OPENDIR ? ONCE_OPEN : ONCE_LOOK;
 }
 
 static bool use_once(struct fuse_gate *fuse, const struct held *held) {
-  return once_may_use(&fuse->once, held->waiting.request.pid, &held->node->status, use_of(held));
+  return once_may_use(&fuse->once, held->waiting.request.pid, &held->node->status, held_use(held));
 }
 
 static void remember_once(struct fuse_gate *fuse, const struct held *held) {
-  once_remember(&fuse->once, held->waiting.request.pid, &held->node->status, use_of(held));
+  once_remember(&fuse->once, held->waiting.request.pid, &held->node->status, held_use(held));
 }
 
 /* ---- calls that wait ---- */
@@ -116,6 +116,7 @@ static void on_done(struct waiting *waiting, enum outcome outcome) {
   } else if (outcome == OUTCOME_RETRY && came_too_far(held)) {
     go_on_from_here(held);
   } else {
+    held->node->told |= outcome == OUTCOME_RETRY; /* it walks twice, not three times */
     fuse_reply_err(held->request, outcome == OUTCOME_RETRY ? ESTALE : EACCES);
   }
   held_free(held);
@@ -215,7 +216,7 @@ static bool looks_while_locked(const struct held *held) {
 }
 
 static void show_harmless(struct held *held) {
-  struct stat shown = fuse_harmless(&held->node->status);
+  struct stat shown = fuse_usable(held->fuse, held->node);
   fuse_reply_attr(held->request, &shown, 0);
   held_free(held);
 }

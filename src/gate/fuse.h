@@ -99,6 +99,9 @@ struct held *held_new(fuse_req_t request, struct node *node, enum call call,
                       const struct fuse_file_info *info);
 void held_free(struct held *held);
 
+/* What is used up when this was allowed once. */
+enum once_use held_use(const struct held *held);
+
 /* Asks for a decision, and frees it when the call is answered. */
 void held_ask(struct held *held, enum want want);
 

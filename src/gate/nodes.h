@@ -18,6 +18,7 @@ struct node {
   unsigned references; /* children and waiting requests */
   unsigned pins;       /* somebody is asked about it: its descriptor stays open */
   unsigned opens;      /* files that are open without a mount */
+  bool told;           /* its size may be told: somebody who may open it walks again for that */
   struct stat status;  /* as it was when it was looked up */
   int fd;              /* -1: closed for want of descriptors */
   bool fixed;          /* a mount point or above one: stays what it is, whatever the host does */

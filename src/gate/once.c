@@ -63,6 +63,14 @@ void once_remember(struct once_list *list, pid_t process, const struct stat *obj
   once->used[use] = true;
 }
 
+bool once_give_back(struct once_list *list, pid_t process, const struct stat *object,
+                    enum once_use use) {
+  struct once *once = find(list, process, object);
+  if (once)
+    once->used[use] = false;
+  return once;
+}
+
 void once_clear(struct once_list *list) {
   for (size_t i = 0; i < ONCE_COUNT; i++)
     forget(&list->items[i]);

@@ -35,6 +35,10 @@ bool once_may_use(struct once_list *list, pid_t process, const struct stat *obje
 void once_remember(struct once_list *list, pid_t process, const struct stat *object,
                    enum once_use use);
 
+/* The use did not come about: may it be made again? */
+bool once_give_back(struct once_list *list, pid_t process, const struct stat *object,
+                    enum once_use use);
+
 void once_clear(struct once_list *list);
 
 /* The clock that such moments are measured by. */

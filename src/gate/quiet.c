@@ -165,7 +165,7 @@ bool quiet_has_descriptor(pid_t thread) {
 /* A number of the other table that is something else in this one is no call that looks. */
 bool quiet_changes_owner(pid_t thread) {
   struct doing doing;
-  if (read_call(thread, &doing) < 0)
+  if (doing_read(thread, &doing) < 0)
     return false;
   switch (doing.number) {
   case SYS_fchownat:

@@ -18,6 +18,7 @@
 #include <sys/mman.h>
 #include <sys/ptrace.h>
 #include <sys/resource.h>
+#include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
@@ -178,6 +179,25 @@ static int do_mmap(const char *path) {
     return -1;
   char *text = mmap(NULL, (size_t)status.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
   return text == MAP_FAILED ? -1 : say("%.*s", (int)strcspn(text, "\n"), text);
+}
+
+/* Of a size that was seen before it was opened: nothing looks at the open file. */
+static int do_mmap_looked(const char *path) {
+  struct stat status;
+  int fd = stat(path, &status) < 0 ? -1 : open(path, O_RDONLY);
+  if (fd < 0)
+    return -1;
+  char *text = mmap(NULL, (size_t)status.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+  return text == MAP_FAILED ? -1 : say("%.*s", (int)strcspn(text, "\n"), text);
+}
+
+/* Nothing looks at it, before or after. */
+static int do_sendfile(const char *path) {
+  int ends[2], fd = open(path, O_RDONLY);
+  if (fd < 0 || pipe(ends) < 0 || sendfile(ends[1], fd, NULL, 4096) < 0)
+    return -1;
+  close(ends[1]);
+  return show(ends[0]);
 }
 
 /* ---- looking ---- */
@@ -650,6 +670,8 @@ static const struct {
     {"nofollow", do_nofollow},
     {"list", do_list},
     {"mmap", do_mmap},
+    {"mmap-looked", do_mmap_looked},
+    {"sendfile", do_sendfile},
     {"stat", do_stat},
     {"lstat", do_lstat},
     {"fstatat", do_fstatat},

@@ -69,6 +69,21 @@ def test_the_call_that_waited_succeeds(box, gate, ground):
     assert touched == set(ways), "not asked about"
 
 
+@pytest.mark.parametrize("answer", ["session", "once", "writes"])
+def test_what_the_kernel_does_by_the_size_alone(box, gate, ground, answer):
+    """A file that is served without a mount (once, or where writes are asked about) is as long as it is.
+    The control: a way that looks at the open file."""
+    box.identity.file(box.home("writes.yaml"), "version: 1\nfilesystem: {ask_writes: true}\n")
+    options = ["--policy", box.home("writes.yaml")] if answer == "writes" else []
+    argv = [files(box)]
+    for way in ("mmap", "mmap-looked", "sendfile"):
+        box.identity.file(f"{ground}/for-{way}/file", f"content for {way}\n")
+        argv += [way, f"{ground}/for-{way}/file"] * 2
+    scope = "once" if answer == "once" else "session"
+    inside, asked = gates.run(box, gate, argv, lambda event: gates.approve(scope), options=options)
+    assert lines(inside) == lines(box.plain(argv)), (inside, asked)
+
+
 def chain(target, count):
     """So many links that lead to a file, beside it; the last one."""
     for number in range(count):
