@@ -216,7 +216,7 @@ static bool looks_while_locked(const struct held *held) {
 }
 
 static void show_harmless(struct held *held) {
-  struct stat shown = fuse_usable(held->fuse, held->node);
+  struct stat shown = held->link ? fuse_question() : fuse_usable(held->fuse, held->node);
   fuse_reply_attr(held->request, &shown, 0);
   held_free(held);
 }

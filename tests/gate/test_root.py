@@ -214,6 +214,14 @@ def test_who_looks_at_a_socket_there(box, gate, top, way):
     assert lines(refused) == [f"{way} EACCES", "connect EACCES"], refused
 
 
+def test_who_changes_the_owner_of_a_socket_there(box, gate, top):
+    """Refused as a write. The control: it can be spoken to afterwards."""
+    argv = [files(box), "chown", top.path, "connect", top.path]
+    with gates.listening(box, top.path):
+        inside, asked = gates.run(box, gate, argv, lambda event: gates.approve())
+    assert lines(inside) == ["chown EROFS", "connect ok"], (inside, asked)
+
+
 # ---- writing right below them ----
 
 @pytest.mark.parametrize("way", ["mkdir", "bind", "create", "exclusive", "symlink", "mkfifo"])
