@@ -25,11 +25,18 @@ static void forget(struct once *once) {
   *once = (struct once){0};
 }
 
+/* Numbers of files are used again at once; a file that came later was changed later. */
+static bool is_object(const struct once *once, const struct stat *object) {
+  return once->inode == object->st_ino && once->device == object->st_dev &&
+         once->changed.tv_sec == object->st_ctim.tv_sec &&
+         once->changed.tv_nsec == object->st_ctim.tv_nsec;
+}
+
 static struct once *find(struct once_list *list, pid_t process, const struct stat *object) {
   for (size_t i = 0; i < ONCE_COUNT; i++) {
     struct once *once = &list->items[i];
-    if (process > 0 && once->process == process && once->inode == object->st_ino &&
-        once->device == object->st_dev && once->until_ns > once_now_ns() && !has_ended(once))
+    if (process > 0 && once->process == process && is_object(once, object) &&
+        once->until_ns > once_now_ns() && !has_ended(once))
       return once;
   }
   return NULL;
@@ -58,6 +65,7 @@ void once_remember(struct once_list *list, pid_t process, const struct stat *obj
       .pidfd = pidfd,
       .device = object->st_dev,
       .inode = object->st_ino,
+      .changed = object->st_ctim,
       .until_ns = once_now_ns() + ONCE_NS,
   };
   once->used[use] = true;

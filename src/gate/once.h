@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <sys/stat.h>
 #include <sys/types.h>
+#include <time.h>
 
 #define ONCE_COUNT 64 /* as many as may wait for one answer */
 
@@ -15,6 +16,7 @@ struct once {
   int pidfd;     /* tells that it ended: its number may be another's then */
   dev_t device;
   ino_t inode;
+  struct timespec changed;
   uint64_t until_ns;
   bool used[3]; /* by enum once_use */
 };
