@@ -242,8 +242,12 @@ void fuse_serve_link(fuse_req_t request, fuse_ino_t number) {
   fuse_reply_readlink(request, target);
 }
 
+/* Programs look for room before they make something large, also above what they may write to. */
 void fuse_op_statfs(fuse_req_t request, fuse_ino_t number) {
-  (void)number;
-  struct statvfs status = {.f_bsize = 4096, .f_frsize = 4096, .f_namemax = NAME_MAX};
+  struct fuse_gate *fuse = fuse_gate_of(request);
+  struct statvfs status;
+  int fd = nodes_fd(fuse->nodes, fuse_node_of(fuse, number));
+  if (fd < 0 || fstatvfs(fd, &status) < 0)
+    status = (struct statvfs){.f_bsize = 4096, .f_frsize = 4096, .f_namemax = NAME_MAX};
   fuse_reply_statfs(request, &status);
 }

@@ -16,6 +16,7 @@
 #include "core/path.h"
 #include "gate/interpreter.h"
 #include "gate/notify.h"
+#include "gate/tell.h"
 
 #define INTERPRETER_LIMIT 5 /* the kernel's */
 
@@ -256,6 +257,8 @@ static void proceed(struct held *held) {
     refuse_hidden(held);
   } else if (held->found.place == PLACE_NATIVE && held->covered) {
     serve_covered(held);
+  } else if (held->found.place == PLACE_FOLDER && tell_is_of_space(&held->call)) {
+    notify_tell(held); /* in our root there is next to none */
   } else {
     held->judged =
         held->found.place == PLACE_NATIVE

@@ -65,7 +65,7 @@ static void hand_in(struct held *held, enum outcome outcome) {
 
 /* Answers for the kernel. What goes to the caller's memory goes through a descriptor that was its
  * own while it still waited. */
-static void tell(struct held *held) {
+void notify_tell(struct held *held) {
   struct told told;
   _cleanup_close_ int memory = target_open_memory(&held->call.target);
   int result = tell_call(&held->call, held->found.fd, &told);
@@ -250,7 +250,7 @@ void notify_serve_once(struct held *held) {
   else if ((opens && S_ISREG(mode)) || (call_only_reads(call) && S_ISDIR(mode)))
     open_and(held, hand_in);
   else if ((S_ISREG(mode) || S_ISSOCK(mode)) && !opens)
-    tell(held);
+    notify_tell(held);
   else /* nobody can open a socket */
     notify_fail(held, call_only_reads(call) && S_ISSOCK(mode) ? ENXIO : EACCES);
 }

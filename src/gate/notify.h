@@ -74,6 +74,9 @@ void notify_look_again(struct notify *notify);
 
 /* ---- notify-once.c ---- */
 
+/* Looks in the caller's place, and tells it what is to be seen. */
+void notify_tell(struct held *held);
+
 /* Lets the call have the object that it found (held->found), and no other call. */
 void notify_serve_once(struct held *held);
 

@@ -119,13 +119,26 @@ static const struct {
 #endif
 };
 
-int tell_call(const struct call *call, int object, struct told *ret_told) {
-  ret_told->value = 0;
-  ret_told->size = 0;
+static tell *find(const struct call *call, int *ret_argument) {
   for (size_t i = 0; i < ARRAY_SIZE(tellings); i++) {
     if (tellings[i].number == call->trap->number &&
-        tellings[i].architecture == call->trap->architecture)
-      return tellings[i].tell(call, tellings[i].argument, object, ret_told);
+        tellings[i].architecture == call->trap->architecture) {
+      *ret_argument = tellings[i].argument;
+      return tellings[i].tell;
+    }
   }
-  return -ENOTSUP;
+  return NULL;
+}
+
+int tell_call(const struct call *call, int object, struct told *ret_told) {
+  int argument;
+  tell *telling = find(call, &argument);
+  ret_told->value = 0;
+  ret_told->size = 0;
+  return telling ? telling(call, argument, object, ret_told) : -ENOTSUP;
+}
+
+bool tell_is_of_space(const struct call *call) {
+  int argument;
+  return find(call, &argument) == tell_space;
 }

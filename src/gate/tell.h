@@ -21,3 +21,6 @@ struct told {
 /* Returns 0, or the negative errno that the call ends with; -ENOTSUP: this one cannot be answered.
  * The object is pinned (O_PATH). */
 int tell_call(const struct call *call, int object, struct told *ret_told);
+
+/* Does it ask how much room there is? */
+bool tell_is_of_space(const struct call *call);

@@ -147,6 +147,14 @@ def test_programs_are_asked_for_with_their_interpreters(box, gate, ground, name)
     assert set(asked) == {(want, one) for one in wanted}
 
 
+def test_there_is_as_much_room_as_on_the_host(box, gate, ground):
+    """Of a folder that may only be passed, too, and nobody is asked; of one that was looked at before."""
+    argv = ["/usr/bin/stat", "-f", "-c", "%S %b %c", os.path.dirname(ground), ground]
+    outside = lines(box.plain(argv))
+    inside, asked = gates.run(box, gate, argv, lambda event: gates.deny())
+    assert lines(inside) == outside and not asked, (inside, outside)
+
+
 def test_the_command_itself_may_be_asked_for(box, gate, ground):
     inside, asked = gates.run(box, gate, [f"{ground}/script", "word"],
                               lambda event: gates.approve(), early=True)
