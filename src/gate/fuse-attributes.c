@@ -150,6 +150,23 @@ static void watch(struct fuse_gate *fuse, fuse_req_t request, struct node *node,
   held_ask_quietly(held, &use);
 }
 
+/* The kernel opens a FIFO by itself, and asks for nothing more. Most are held in the look-up; right
+ * below "/", and by a descriptor, there is none. */
+static void use_pipe(struct fuse_gate *fuse, fuse_req_t request, struct node *node,
+                     const char *path) {
+  struct quiet_use use;
+  pid_t thread = gate_outer_thread(fuse->gate, fuse_req_ctx(request)->pid);
+  if (quiet_call(thread, path, &node->status, &use) == QUIET_NOT) {
+    show_usable(fuse, request, node); /* another call, which does */
+  } else if (use.want == WANT_WRITE) {
+    fuse_write_to(request, node);
+  } else {
+    struct held *held = held_new(request, node, CALL_OPEN, NULL);
+    held->waiting.needs_mount = true;
+    held_ask(held, use.want);
+  }
+}
+
 static void check(struct fuse_gate *fuse, fuse_req_t request, struct node *node) {
   pid_t inside = fuse_req_ctx(request)->pid;
   bool folder = S_ISDIR(node->status.st_mode);
@@ -172,7 +189,10 @@ static void check(struct fuse_gate *fuse, fuse_req_t request, struct node *node)
     look(fuse, request, node, purpose);
     return;
   case PURPOSE_USE:
-    show_usable(fuse, request, node);
+    if (S_ISFIFO(node->status.st_mode))
+      use_pipe(fuse, request, node, path);
+    else
+      show_usable(fuse, request, node);
     return;
   case PURPOSE_TEST:
     test(fuse, request, node, path, mask);

@@ -90,13 +90,17 @@ static void write_to(fuse_req_t request, struct node *node, const char *name, st
   fuse_reply_err(request, EROFS);
 }
 
+void fuse_write_to(fuse_req_t request, struct node *node) {
+  write_to(request, node, NULL, NULL);
+}
+
 void fuse_write_below(fuse_req_t request, fuse_ino_t parent, const char *name) {
   write_to(request, fuse_node_of(fuse_gate_of(request), parent), name, NULL);
 }
 
 void fuse_op_open(fuse_req_t request, fuse_ino_t number, struct fuse_file_info *info) {
   if ((info->flags & O_ACCMODE) != O_RDONLY || info->flags & O_TRUNC)
-    write_to(request, fuse_node_of(fuse_gate_of(request), number), NULL, NULL);
+    fuse_write_to(request, fuse_node_of(fuse_gate_of(request), number));
   else
     held_begin(request, number, CALL_OPEN, info);
 }
@@ -143,7 +147,7 @@ void fuse_op_setattr(fuse_req_t request, fuse_ino_t number, struct stat *status,
   (void)status;
   (void)fields;
   (void)info;
-  write_to(request, fuse_node_of(fuse_gate_of(request), number), NULL, NULL);
+  fuse_write_to(request, fuse_node_of(fuse_gate_of(request), number));
 }
 
 void fuse_op_setxattr(fuse_req_t request, fuse_ino_t number, const char *name, const char *value,
@@ -152,10 +156,10 @@ void fuse_op_setxattr(fuse_req_t request, fuse_ino_t number, const char *name, c
   (void)value;
   (void)size;
   (void)flags;
-  write_to(request, fuse_node_of(fuse_gate_of(request), number), NULL, NULL);
+  fuse_write_to(request, fuse_node_of(fuse_gate_of(request), number));
 }
 
 void fuse_op_removexattr(fuse_req_t request, fuse_ino_t number, const char *name) {
   (void)name;
-  write_to(request, fuse_node_of(fuse_gate_of(request), number), NULL, NULL);
+  fuse_write_to(request, fuse_node_of(fuse_gate_of(request), number));
 }

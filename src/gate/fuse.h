@@ -178,6 +178,8 @@ void fuse_give_way(struct fuse_gate *fuse, const char *path);
 /* The same for a call that comes while something is mounted; true if it was sent away. */
 bool fuse_comes_in_between(struct held *held);
 
+/* To an object, or to the folder of a name. */
+void fuse_write_to(fuse_req_t request, struct node *node);
 void fuse_write_below(fuse_req_t request, fuse_ino_t parent, const char *name);
 void fuse_op_open(fuse_req_t request, fuse_ino_t number, struct fuse_file_info *info);
 void fuse_op_create(fuse_req_t request, fuse_ino_t parent, const char *name, mode_t mode,

@@ -222,6 +222,38 @@ def test_who_changes_the_owner_of_a_socket_there(box, gate, top):
     assert lines(inside) == ["chown EROFS", "connect ok"], (inside, asked)
 
 
+@pytest.mark.parametrize("want", ["read", "write"])
+@pytest.mark.parametrize("answer", ["allowed", "denied"])
+def test_a_fifo_there_is_the_hosts(box, gate, top, want, answer):
+    """The kernel opens it by itself. The control: not if it is denied."""
+    if gate == "fuse" and not gates.TELLS_WHO_ASKS:
+        pytest.skip("before Linux 6.11 it is not asked about")
+    box.identity.file(box.home("writes.yaml"), "version: 1\nfilesystem: {ask_writes: true}\n")
+    os.mkfifo(top.path)
+    box.identity.own(top.path)
+    end = os.open(top.path, os.O_RDWR | os.O_NONBLOCK)
+    script = {"read": f"head -n 1 {top.path}", "write": f"echo word >{top.path}"}[want]
+    try:
+        if want == "read":
+            os.write(end, b"word\n")
+        inside, asked = gates.run(box, gate, ["/usr/bin/timeout", "5", "/bin/sh", "-c", script],
+                                  lambda event: gates.approve() if answer == "allowed" else gates.deny(),
+                                  options=["--policy", box.home("writes.yaml")])
+        got = inside.stdout.encode() if want == "read" else read_some(end)
+    finally:
+        os.close(end)
+    assert asked == [(want, top.path)], (inside, asked)
+    assert got == (b"word\n" if answer == "allowed" else b""), inside
+    assert inside.exit in ((0,) if answer == "allowed" else (1, 2)), inside
+
+
+def read_some(end):
+    try:
+        return os.read(end, 100)
+    except BlockingIOError:
+        return b""
+
+
 # ---- writing right below them ----
 
 @pytest.mark.parametrize("way", ["mkdir", "bind", "create", "exclusive", "symlink", "mkfifo"])
