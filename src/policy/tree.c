@@ -183,18 +183,28 @@ int tree_parse(const char *file, const char *data, size_t length, struct arena *
   return tree_parse_limited(file, data, length, TREE_NODES_MAX, arena, ret_root, error);
 }
 
+/* What some editors put before the text. libyaml takes it for a column, and finds the second line
+ * not to be indented like the first. */
+static size_t byte_order_mark(const char *data, size_t length) {
+  static const char mark[] = "\xef\xbb\xbf";
+  size_t size = sizeof mark - 1;
+  return length >= size && memcmp(data, mark, size) == 0 ? size : 0;
+}
+
 int tree_parse_limited(const char *file, const char *data, size_t length, unsigned nodes_max,
                        struct arena *arena, struct node **ret_root, struct sb_error *error) {
+  size_t skipped = byte_order_mark(data, length);
   struct builder builder = {.file = file,
-                            .data = data,
-                            .length = length,
+                            .data = data + skipped,
+                            .length = length - skipped,
                             .arena = arena,
                             .error = error,
                             .nodes_max = nodes_max};
   if (!yaml_parser_initialize(&builder.parser))
     return sb_fail(error, SB_CODE_SYSTEM, ENOMEM, "reading %s", file);
   yaml_parser_set_encoding(&builder.parser, YAML_UTF8_ENCODING);
-  yaml_parser_set_input_string(&builder.parser, (const unsigned char *)data, length);
+  yaml_parser_set_input_string(&builder.parser, (const unsigned char *)builder.data,
+                               builder.length);
   int result = build_document(&builder, ret_root);
   yaml_parser_delete(&builder.parser);
   return result;

@@ -60,6 +60,8 @@ def test_check_names_place_and_fix(world, tmp_path):
     good.write_text(VERSION)
     assert world("check", str(good)).returncode == 0
     assert world("check", str(tmp_path / "none.yaml")).returncode == FAILURE
+    good.write_bytes(b"\xef\xbb\xbfversion: 1\r\nmode: static\r\n")  # as other systems' editors write it
+    assert world("check", str(good)).returncode == 0
 
 
 def test_explain_reads_and_writes(world):
