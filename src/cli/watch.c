@@ -350,19 +350,21 @@ static int take_signals(void) {
 
 static void look_once(struct watch *watch) {
   size_t count = watch->session_count;
-  struct pollfd *watched = xcalloc(count + 2, sizeof *watched);
+  struct pollfd *watched = xcalloc(count + 3, sizeof *watched);
   for (size_t i = 0; i < count; i++)
     watched[i] = (struct pollfd){.fd = watch->sessions[i].connection.fd, .events = POLLIN};
   watched[count] = (struct pollfd){.fd = watch->keys ? STDIN_FILENO : -1, .events = POLLIN};
   watched[count + 1] = (struct pollfd){.fd = watch->signals, .events = POLLIN};
-  if (poll(watched, count + 2, RESCAN_MS) > 0) {
+  /* Whoever read what we say is gone, as with '| head': sessions must not wait for us any more. */
+  watched[count + 2] = (struct pollfd){.fd = STDOUT_FILENO};
+  if (poll(watched, count + 3, RESCAN_MS) > 0) {
     for (size_t i = 0; i < count; i++) {
       if (watched[i].revents)
         read_session(watch, i);
     }
     if (watched[count].revents)
       read_keys(watch);
-    watch->over |= watched[count + 1].revents != 0;
+    watch->over |= watched[count + 1].revents != 0 || watched[count + 2].revents != 0;
   }
   free(watched);
 }

@@ -633,6 +633,23 @@ def test_watch_stream(box, data):
 
 
 @once
+def test_watch_ends_when_nobody_reads_it(box, data):
+    """`watch | head -1`: else it would stay for ever, and every request would wait for it."""
+    with asking(box, ["sh", "-c", f"cat {data}/a.txt; sleep 9"], supervised=False) as session:
+        viewer = box.popen([box.world.command, "watch", session.sid], stdout=subprocess.PIPE,
+                           stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
+        try:
+            with pytest.raises(subprocess.TimeoutExpired):  # the control: it stays while it is read
+                viewer.wait(timeout=0.5)
+            viewer.stdout.close()
+            assert eventually(lambda: viewer.poll() is not None), "it is still there"
+        finally:
+            if viewer.poll() is None:
+                viewer.kill()
+            viewer.wait()
+
+
+@once
 def test_stats_event(box, data):
     with asking(box, ["cat", f"{data}/a.txt"]) as session, session.watch(stats=True) as control:
         question(control)
