@@ -130,7 +130,7 @@ void probe_container(const struct check *check, struct finding *finding) {
       {"WSL", release_has("microsoft")},
       {"gVisor", release_has("gvisor")},
       {"a container ($container is set)", getenv("container") != NULL},
-      {"a sandbox ($SANDBOX_SID is set)", getenv("SANDBOX_SID") != NULL},
+      {"a sandbox ($SANDBOX is its id)", probe_is_inside()},
       {"a seccomp filter", probe_is_filtered()},
   };
   _cleanup_text_ struct text seen = {0};

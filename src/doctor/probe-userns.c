@@ -94,6 +94,7 @@ struct userns_facts userns_gather(void) {
           probe_read_number("/proc/sys/kernel/apparmor_restrict_unprivileged_userns", -1),
       .privileged = probe_is_privileged(),
       .filtered = probe_is_filtered(),
+      .inside = probe_is_inside(),
       .chrooted = is_chrooted(),
       .no_proc = access("/proc/self/status", F_OK) < 0,
       .unmapped = is_unmapped(),

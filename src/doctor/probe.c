@@ -11,7 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
+#include "core/alloc.h"
 #include "core/cleanup.h"
 #include "core/file.h"
 #include "doctor/userns.h"
@@ -81,6 +83,13 @@ unsigned long long probe_status_field(const char *field, int base, unsigned long
 
 bool probe_is_filtered(void) {
   return probe_status_field("\nSeccomp:", 10, 0) == 2;
+}
+
+bool probe_is_inside(void) {
+  char host[65] = "";
+  const char *id = getenv("SANDBOX");
+  _cleanup_free_ char *expected = id ? xasprintf("sandbox-%s", id) : NULL;
+  return id && gethostname(host, sizeof host - 1) == 0 && strcmp(host, expected) == 0;
 }
 
 bool probe_is_privileged(void) {

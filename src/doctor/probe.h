@@ -50,6 +50,9 @@ unsigned long long probe_status_field(const char *field, int base, unsigned long
 /* True if somebody else's seccomp filter is already on us (we run in a container or sandbox). */
 bool probe_is_filtered(void);
 
+/* In a session of ours, by its variable and its host name. A hint only. */
+bool probe_is_inside(void);
+
 /* True if we have CAP_SYS_ADMIN where we are. */
 bool probe_is_privileged(void);
 

@@ -37,6 +37,10 @@ static const struct userns_explanation explanations[USERNS_REASON_COUNT] = {
          "(kernel.apparmor_restrict_unprivileged_userns is 1) and ours is not installed",
          "sudo make install, which installs " APPARMOR_PROFILE " for " SANDBOX_BINDIR
          "/sandbox, then sudo apparmor_parser -r " APPARMOR_PROFILE},
+    [USERNS_INSIDE] = {DOCTOR_RESTRICTED,
+                       "this is a sandbox already, and none can be made inside of one",
+                       "run the command as it is, for it is confined already, or start it from "
+                       "outside of the session"},
     [USERNS_OUTER_SECCOMP] = {DOCTOR_RESTRICTED,
                               "a seccomp filter from outside (a container's) forbids them",
                               "start the container with --security-opt seccomp=unconfined "
@@ -98,6 +102,10 @@ static bool is_outer_seccomp(const struct userns_facts *facts) {
          (facts->errnum == EPERM || facts->errnum == ENOSYS);
 }
 
+static bool is_inside(const struct userns_facts *facts) {
+  return facts->inside && is_outer_seccomp(facts);
+}
+
 /* Ubuntu lets the namespace be made and takes its capabilities away (stage MAP or USE) where the
  * profile `unprivileged_userns` exists, and refuses with EACCES where it does not. */
 static bool is_apparmor(const struct userns_facts *facts) {
@@ -133,6 +141,7 @@ static const struct {
     {is_clone_sysctl, USERNS_CLONE_SYSCTL},
     {is_chroot, USERNS_CHROOT},
     {is_unmapped, USERNS_UNMAPPED},
+    {is_inside, USERNS_INSIDE},
     {is_outer_seccomp, USERNS_OUTER_SECCOMP},
     {is_apparmor_without_profile, USERNS_APPARMOR_NO_PROFILE},
     {is_apparmor, USERNS_APPARMOR},

@@ -22,6 +22,7 @@ struct userns_facts {
   long apparmor_restricts;        /* kernel.apparmor_restrict_unprivileged_userns, -1 if absent */
   bool privileged;                /* CAP_SYS_ADMIN here */
   bool filtered;                  /* under somebody else's seccomp filter */
+  bool inside;                    /* in a session of ours */
   bool chrooted;
   bool no_proc;           /* /proc is not mounted, so nothing else here is sure */
   bool unmapped;          /* our own uid has no mapping */
@@ -36,6 +37,7 @@ enum userns_reason {
   USERNS_CLONE_SYSCTL,
   USERNS_APPARMOR,
   USERNS_APPARMOR_NO_PROFILE,
+  USERNS_INSIDE,
   USERNS_OUTER_SECCOMP,
   USERNS_CHROOT,
   USERNS_UNMAPPED,

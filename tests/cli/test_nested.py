@@ -107,7 +107,10 @@ def test_sandbox_in_sandbox_fails_clearly(box):
     result = box.run([box.world.command, "run", "--static", "--", "touch", "made"])
     assert result.exit == 125, result
     assert "user namespace" in result.stderr and "fix:" in result.stderr, result
+    assert "this is a sandbox already" in result.stderr, result
     assert not os.path.exists(box.path("made"))
+    looked = box.run([box.world.command, "doctor", "--quick"])
+    assert "inside: " in looked.stdout and "a sandbox ($SANDBOX is its id)" in looked.stdout, looked
 
 
 def test_sandbox_in_sandbox_preferred(box):
