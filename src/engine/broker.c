@@ -31,6 +31,7 @@ struct packet_header {
   uint64_t device, inode;
 };
 #define PACKET_LIMIT (128u << 10)
+#define COVER_LAYERS 4 /* a mask and a protection, each once */
 
 /* ---- the broker's own side ---- */
 
@@ -85,6 +86,17 @@ static int keep_own(const char *letter_and_path) {
     return tree;
   int result = mounts_set(tree, seals ? MOUNT_ATTR_RDONLY : 0, AT_RECURSIVE);
   return result < 0 ? result : mounts_attach(tree, target);
+}
+
+/* Every grant covers what has to be covered in it: what is too much here is put back by the next.
+ * The host's own mounts cannot be taken away by us. */
+static int uncover_own(struct state *state, const char *path) {
+  int result = powers_go(&state->powers, IN_OWN);
+  for (int layer = 0; result == 0 && layer < COVER_LAYERS; layer++) {
+    if (umount2(path, MNT_DETACH | UMOUNT_NOFOLLOW) < 0)
+      return 0;
+  }
+  return result;
 }
 
 /* Opens the object in our own namespace, and makes sure that it is the one that was shown. */
@@ -251,11 +263,12 @@ static void obey(struct state *state, const char *packet) {
     answer(state, fd < 0 ? fd : 0, fd);
     return;
   }
-  int result = header.kind == BROKER_GRANT    ? grant(state, &header, path, masks)
-               : header.kind == BROKER_REVOKE ? take_away(state, path)
-               : header.kind == BROKER_REPEAT ? repeat(state, &header, path, masks)
-               : header.kind == BROKER_LOOK   ? close_held(state)
-               : header.kind == BROKER_FORGET ? forget(state, path, masks)
+  int result = header.kind == BROKER_GRANT     ? grant(state, &header, path, masks)
+               : header.kind == BROKER_REVOKE  ? take_away(state, path)
+               : header.kind == BROKER_REPEAT  ? repeat(state, &header, path, masks)
+               : header.kind == BROKER_LOOK    ? close_held(state)
+               : header.kind == BROKER_FORGET  ? forget(state, path, masks)
+               : header.kind == BROKER_UNCOVER ? uncover_own(state, path)
                : header.kind == BROKER_FOLLOW
                    ? empty_root_follow(&state->powers, &state->gate, path)
                    : -ENOSYS;

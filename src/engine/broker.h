@@ -29,7 +29,8 @@ enum broker_kind {
                     likeness */
   BROKER_LOOK,   /* looks for who holds folders of what was taken back, after another broker's death
                   */
-  BROKER_OPEN,   /* opens the file at `path` through a read-only clone; the reply carries it */
+  BROKER_UNCOVER, /* `path` is not covered any more in what is granted next, unless that says so */
+  BROKER_OPEN,    /* opens the file at `path` through a read-only clone; the reply carries it */
 };
 
 enum broker_flag {

@@ -206,6 +206,11 @@ static void on_taken(struct keeping *keeping, const char *path) {
   strv_remove(&keeping->granted_writable, path);
 }
 
+/* What is there for another reason is told again with the next grant. */
+static void on_allowed(struct keeping *keeping, const char *path) {
+  plan_drop(&keeping->grown, path, NULL);
+}
+
 static void obey(struct keeping *keeping, const struct order *order, size_t length) {
   const char *source = order->text + strlen(order->text) + 1;
   bool has_source = (size_t)(source - order->text) < length;
@@ -218,6 +223,9 @@ static void obey(struct keeping *keeping, const struct order *order, size_t leng
   case KEEPER_GRANTED:
   case KEEPER_GRANTED_WRITABLE:
     on_granted(keeping, order->text, order->kind == KEEPER_GRANTED_WRITABLE);
+    return;
+  case KEEPER_ALLOWED:
+    on_allowed(keeping, order->text);
     return;
   case KEEPER_TAKEN:
     on_taken(keeping, order->text);

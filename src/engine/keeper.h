@@ -57,6 +57,7 @@ enum keeper_order_kind {
   KEEPER_OPERATION,        /* one more operation of `grown`, for a tree that is granted next */
   KEEPER_GRANTED,          /* `path` is visible now, with everything below it */
   KEEPER_GRANTED_WRITABLE, /* and may be written to */
+  KEEPER_ALLOWED,          /* nothing at `path` is denied any more */
   KEEPER_TAKEN,            /* it is about to be taken away again */
 };
 

@@ -70,3 +70,9 @@ bool gate_revoke(struct gate *gate, const char *path) {
   }
   return any;
 }
+
+void gate_uncover(struct gate *gate, const char *path) {
+  struct grant_job *job = job_new(BROKER_UNCOVER, path, 0);
+  job->revoked = true; /* who revokes waits for it */
+  job_add(gate, job);
+}

@@ -64,3 +64,8 @@ void gate_follow(struct gate *gate, const char *path);
  * is open stays open. Returns false if nothing of that name was granted in this session. */
 bool gate_revoke(struct gate *gate, const char *path);
 bool gate_is_revoking(const struct gate *gate);
+
+/* Nothing at the path is denied any more: what is granted from now on is not covered there for
+ * that.
+ */
+void gate_uncover(struct gate *gate, const char *path);

@@ -345,3 +345,21 @@ int plan_denied(const struct host_context *host, const struct policy *policy,
     plan_clear(ret_plan);
   return result;
 }
+
+static bool is_dropped(const struct operation *operation, const char *path, const char *why) {
+  return operation->kind != OPERATION_PIN && strcmp(operation->path, path) == 0 &&
+         (!why || (operation->why && strcmp(operation->why, why) == 0));
+}
+
+size_t plan_drop(struct plan *plan, const char *path, const char *why) {
+  size_t count = 0, before = plan->operation_count;
+  for (size_t i = 0; i < before; i++) {
+    struct operation *operation = &plan->operations[i];
+    if (is_dropped(operation, path, why))
+      operation_clear(operation);
+    else
+      plan->operations[count++] = *operation;
+  }
+  plan->operation_count = count;
+  return before - count;
+}

@@ -161,6 +161,10 @@ struct denied_name {
 #define PLAN_DENIED "denied" /* why operations of this kind are there */
 int plan_denied(const struct host_context *host, const struct policy *policy,
                 const struct denied_name *denied, struct plan *ret_plan, struct sb_error *error);
+
+/* Forgets what covers or reserves a path, because of `why` or for any reason (NULL). Folders above
+ * it stay where they are. Returns how many operations there were. */
+size_t plan_drop(struct plan *plan, const char *path, const char *why);
 void plan_clear(struct plan *plan);
 #define _cleanup_plan_ __attribute__((cleanup(plan_clear)))
 

@@ -130,17 +130,19 @@ bool approvals_is_revoked(const struct approvals *approvals, const struct access
   return false;
 }
 
-size_t approvals_remove(struct approvals *approvals, enum access_subject subject,
-                        const char *name) {
-  size_t removed = 0;
+size_t approvals_remove(struct approvals *approvals, enum access_subject subject, const char *name,
+                        bool *ret_denials) {
+  size_t removed = 0, denials = 0;
   for (size_t i = approvals->count; i-- > 0;) {
     const struct approval *item = &approvals->items[i];
     if (item->subject != subject ||
         !is_name(subject == SUBJECT_FILE ? item->path : item->host, name))
       continue;
+    denials += item->verdict == APPROVAL_DENY;
     remove_at(approvals, i);
     removed++;
   }
+  *ret_denials = removed > 0 && denials == removed;
   return removed;
 }
 

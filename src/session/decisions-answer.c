@@ -269,13 +269,16 @@ int decisions_revoke(struct decisions *decisions, const struct revocation *revoc
   json_set_string(fields, "host", revocation->host);
   /* What takes away does not wait for the log: a full disk must not keep anything open. */
   int result = decisions_record(decisions, "revoke", fields, error);
-  size_t stored = 0, removed = approvals_remove(&decisions->approvals, subject, name);
+  bool denials;
+  size_t stored = 0, removed = approvals_remove(&decisions->approvals, subject, name, &denials);
   bool granted =
       path ? services->revoke && services->revoke(services->context, path) : revocation->granted;
   if (revocation->stored && unstore(decisions, name, &stored, error) < 0)
     result = -1; /* here it is gone all the same */
-  granted |= path && is_granted_by_policy(decisions, path);
-  if (path && (granted || stored > 0))
+  bool by_policy = path && is_granted_by_policy(decisions, path);
+  granted |= by_policy;
+  /* Without a denial it is what a folder above it is; what was allowed is asked about again. */
+  if (path && (denials ? by_policy : granted || stored > 0))
     approvals_add(&decisions->approvals,
                   &(struct approval){.verdict = APPROVAL_ASK, .path = (char *)path});
   if (result < 0)

@@ -405,17 +405,29 @@ int placeholders_adopt(struct placeholders *placeholders, const struct host_cont
                                                                                            : 0;
 }
 
+static void let_go(struct placeholders *placeholders, struct placeholder *placeholder,
+                   struct parent *parent) {
+  if (placeholder->fd >= 0) {
+    release(placeholder, &placeholders->pool, parent_of(parent, placeholder->path),
+            path_base(placeholders->journal));
+    close(placeholder->fd);
+  }
+  placeholder->fd = -1;
+}
+
+void placeholders_drop(struct placeholders *placeholders, const char *path) {
+  _cleanup_parent_ struct parent parent = {.fd = -1};
+  for (size_t i = placeholders->count; i-- > 0;) {
+    if (strcmp(placeholders->items[i].path, path) == 0)
+      let_go(placeholders, &placeholders->items[i], &parent);
+  }
+}
+
 void placeholders_remove(struct placeholders *placeholders) {
   _cleanup_parent_ struct parent parent = {.fd = -1};
   /* Backwards: what was made inside another placeholder's neighbour goes first. */
-  for (size_t i = placeholders->count; i-- > 0;) {
-    struct placeholder *placeholder = &placeholders->items[i];
-    if (placeholder->fd >= 0) {
-      release(placeholder, &placeholders->pool, parent_of(&parent, placeholder->path),
-              path_base(placeholders->journal));
-      close(placeholder->fd);
-    }
-  }
+  for (size_t i = placeholders->count; i-- > 0;)
+    let_go(placeholders, &placeholders->items[i], &parent);
   for (size_t i = 0; i < placeholders->count; i++) {
     free(placeholders->items[i].path);
     free(placeholders->items[i].content);

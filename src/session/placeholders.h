@@ -41,6 +41,9 @@ int placeholders_extend(struct placeholders *placeholders, const struct plan *pl
 int placeholders_adopt(struct placeholders *placeholders, const struct host_context *host,
                        const char *session_id, const char *path, const char *content);
 
+/* Removes those at one path, unless somebody else uses them. */
+void placeholders_drop(struct placeholders *placeholders, const char *path);
+
 /* Removes what nobody else uses, and the journal. */
 void placeholders_remove(struct placeholders *placeholders);
 

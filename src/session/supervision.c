@@ -34,9 +34,15 @@ static int unstore(void *context, enum grant_scope scope, const char *name, size
   return grants_remove(&monitor->request->host->policy, scope, name, ret_removed, error);
 }
 
+/* Also a denial: what it lies in is taken away as a whole, and granted anew without it. */
 static bool take_back(void *context, const char *path) {
-  const struct monitor *monitor = context;
-  return monitor->gate && gate_revoke(monitor->gate, path);
+  struct monitor *monitor = context;
+  if (!monitor->gate)
+    return false;
+  bool any = gate_revoke(monitor->gate, path);
+  if (upkeep_allow(monitor, path))
+    gate_uncover(monitor->gate, path);
+  return any;
 }
 
 static void notice(void *context, const char *sentence) {

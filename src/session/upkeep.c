@@ -242,6 +242,14 @@ const struct plan *upkeep_deny(void *context, const struct denied_name *denied) 
   return &monitor->upkeep.grown;
 }
 
+bool upkeep_allow(struct monitor *monitor, const char *path) {
+  if (plan_drop(&monitor->upkeep.grown, path, PLAN_DENIED) == 0)
+    return false;
+  placeholders_drop(&monitor->placeholders, path);
+  order(monitor, KEEPER_ALLOWED, path, NULL);
+  return true;
+}
+
 static bool is_folder(const char *path) {
   struct stat status;
   return lstat(path, &status) == 0 && S_ISDIR(status.st_mode);

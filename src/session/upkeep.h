@@ -29,6 +29,9 @@ const struct plan *upkeep_prepare(void *monitor, const char *folder);
  * command there: then the tree must not be granted. */
 const struct plan *upkeep_deny(void *monitor, const struct denied_name *denied);
 
+/* Nothing at the path is denied any more. False if nothing was kept there for that. */
+bool upkeep_allow(struct monitor *monitor, const char *path);
+
 /* A tree has become visible, or is about to be taken away again. */
 void upkeep_granted(void *monitor, const char *path, bool writable);
 void upkeep_taken(void *monitor, const char *path);

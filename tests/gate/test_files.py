@@ -767,6 +767,44 @@ def test_a_denied_write_holds_for_what_is_gone(box, gate, ground, comes_back):
     assert not comes_back or open(denied).read() == "of the host\n"
 
 
+@pytest.mark.parametrize("kind", ["file", "folder", "write", "gone"])
+def test_a_revoked_denial_opens_in_a_folder_that_was_allowed(box, gate, ground, kind):
+    """At once, and without a question. The control: before, and beside it what was denied as well, nothing
+    opens; that stays so."""
+    box.identity.file(box.home("writes.yaml"), "version: 1\nfilesystem: {ask_writes: true}\n")
+    writes, name = kind in ("write", "gone"), "sub" if kind == "folder" else "file"
+    denied, kept = f"{ground}/{name}", [f"{ground}/exact", f"{ground}/sub/below"]
+    box.identity.file(f"{ground}/sub/more", "content of more\n")
+
+    def answer(event):
+        hit = event["path"] in (denied, *kept) and (event["access"] == "write" or not writes)
+        return gates.deny(scope="session") if hit else gates.approve(**({} if writes else {"tree": ground}))
+
+    use = f"echo new >{denied}" if writes else f"cat {denied}/more" if kind == "folder" else f"cat {denied}"
+    others = "; ".join(f"echo new >{path}" if writes else f"cat {path}" for path in kept)
+    first = f"ls {denied}" if kind == "folder" else use
+    allow = f"mkdir {ground}/made" if writes else f"cat {ground}/program >/dev/null"
+    script = f"{others}; {first}; {wait_for('zero')}; {allow} && echo allowed; {use} && echo leaked; " \
+             f"{wait_for('one')}; {use} && echo opened; {others}; [ -d {ground}/made ] && cat {denied}"
+    with gates.Session(box, gate, ["/bin/sh", "-c", script], answer,
+                       options=["--policy", box.home("writes.yaml")] if writes else []) as it:
+        assert sessions.eventually(lambda: os.path.exists(box.path("zero"))), it.asked
+        if kind == "gone":
+            os.unlink(denied)
+        box.identity.file(box.path("zero-over"), "")
+        assert sessions.eventually(lambda: os.path.exists(box.path("one"))), it.asked
+        time.sleep(0.2)  # the keeper has come
+        asked = list(it.asked)
+        sessions.sandbox(box, "policy", "revoke", "--session", it.sid, denied)
+        box.identity.file(box.path("one-over"), "")
+        result = it.finish()
+    expected = {"file": ["content of the file"], "folder": ["content of more"]}.get(kind, [])
+    assert lines(result) == ["allowed", *expected, "opened", *(["new"] if writes else [])], (result, it.asked)
+    assert it.asked == asked, "nobody is asked again"
+    assert not writes or open(denied).read() == "new\n"
+    assert [open(path).read() for path in kept] == ["content of the exact one\n", "content below\n"]
+
+
 # ---- interruption and death ----
 
 
