@@ -21,8 +21,9 @@
 /* Nobody reads a question and answers it faster than this; what comes earlier was typed for the
  * program. Each such key starts the time anew. */
 #define QUIET_NS    (400ull * 1000 * 1000)
-#define LENT_NS     (200ull * 1000 * 1000) /* how often to look whether the terminal came back */
-#define RESTORE_NS  (60ull * 1000 * 1000)  /* between two sizes, so that a program sees both */
+#define BEHIND_NS   (1000ull * 1000 * 1000) /* how long the screen may need to show the rest */
+#define LENT_NS     (200ull * 1000 * 1000)  /* how often to look whether the terminal came back */
+#define RESTORE_NS  (60ull * 1000 * 1000)   /* between two sizes, so that a program sees both */
 #define MARK_LENGTH 6
 #define CTRL_C      '\003'
 
@@ -38,7 +39,8 @@ struct prompt {
   bool shown;
   char id[QUESTION_ID_SIZE]; /* of the question that is shown */
   uint64_t quiet_until_ns;
-  uint64_t resize_ns; /* when a full-screen program gets its size back; 0: it has it */
+  uint64_t behind_until_ns; /* until then the next question waits for the screen; 0: it need not */
+  uint64_t resize_ns;       /* when a full-screen program gets its size back; 0: it has it */
   struct termios saved;
   bool raw; /* by us: the relay had not made it raw */
   bool plain;
@@ -327,6 +329,17 @@ void prompt_watch(const struct prompt *prompt, struct pollfd *watched) {
   watched->events = (short)((prompt->shown ? POLLIN : 0) | (prompt->output.length ? POLLOUT : 0));
 }
 
+/* What was said before it was asked comes before it, unless the screen stands still. */
+static bool has_caught_up(struct prompt *prompt) {
+  uint64_t now = now_ns();
+  if (prompt->behind_until_ns == 0)
+    prompt->behind_until_ns = now + BEHIND_NS;
+  if (!terminal_catch_up(prompt->terminal) && now < prompt->behind_until_ns)
+    return false;
+  prompt->behind_until_ns = 0;
+  return true;
+}
+
 void prompt_step(struct prompt *prompt, const struct pollfd *watched) {
   if (!prompt || prompt->fd < 0)
     return;
@@ -341,7 +354,9 @@ void prompt_step(struct prompt *prompt, const struct pollfd *watched) {
   }
   if (prompt->shown && has_lost_modes(prompt) && regain_modes(prompt))
     prompt_redraw(prompt);
-  if (prompt->shown ? !shown_question(prompt) : count_pending(prompt) > 0)
+  if (count_pending(prompt) == 0)
+    prompt->behind_until_ns = 0;
+  if (prompt->shown ? !shown_question(prompt) : count_pending(prompt) > 0 && has_caught_up(prompt))
     show_next(prompt);
 }
 
@@ -350,7 +365,10 @@ uint64_t prompt_next_step(const struct prompt *prompt) {
     return 0;
   if (prompt->resize_ns)
     return prompt->resize_ns;
-  return prompt->shown || count_pending(prompt) > 0 ? now_ns() + LENT_NS : 0;
+  if (!prompt->shown && count_pending(prompt) == 0)
+    return 0;
+  uint64_t next = now_ns() + LENT_NS;
+  return prompt->behind_until_ns && prompt->behind_until_ns < next ? prompt->behind_until_ns : next;
 }
 
 void prompt_redraw(struct prompt *prompt) {

@@ -182,6 +182,37 @@ static bool flush_to_user(struct terminal *terminal) {
   return true;
 }
 
+/* A session that never stops writing must not keep us. */
+#define CATCH_UP_ROUNDS 16
+
+/* The kernel brings what was written to a terminal to its other end a moment later, or when that
+ * end is polled. */
+static bool has_output(const struct terminal *terminal) {
+  struct pollfd ready = {.fd = terminal->master, .events = POLLIN};
+  return poll(&ready, 1, 0) > 0 && ready.revents & POLLIN;
+}
+
+static bool catch_up(struct terminal *terminal) {
+  for (int round = 0; terminal->master >= 0 && round < CATCH_UP_ROUNDS; round++) {
+    bool alive = flush_to_user(terminal);
+    if (alive && !is_empty(&terminal->to_user))
+      return false;
+    if (alive && !has_output(terminal))
+      return true;
+    if (!alive || !fill(&terminal->to_user, terminal->master))
+      close_master(terminal);
+  }
+  return terminal->master < 0;
+}
+
+bool terminal_catch_up(struct terminal *terminal) {
+  if (!terminal_turn_share(&terminal->turn))
+    return false;
+  bool done = catch_up(terminal);
+  terminal_turn_leave(&terminal->turn);
+  return done;
+}
+
 void terminal_pause(struct terminal *terminal, bool paused) {
   terminal->paused = paused;
 }

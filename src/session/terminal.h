@@ -54,6 +54,10 @@ void terminal_resize(struct terminal *terminal); /* not while paused */
  */
 void terminal_pause(struct terminal *terminal, bool paused);
 
+/* Copies what the session has written so far: whatever comes next on the user's terminal comes
+ * after it. False if there is more than the screen takes now. */
+bool terminal_catch_up(struct terminal *terminal);
+
 /* Passes one character on as if it had been typed. False if the session's terminal is not the one
  * that takes the keys, or has not taken the last ones yet. */
 bool terminal_type(struct terminal *terminal, char character);

@@ -90,6 +90,24 @@ def test_keys(inside, data):
     assert exit_status(terminal) == 0
 
 
+@pytest.mark.parametrize("identity", ["root", "user"], indirect=True)
+def test_what_was_written_before_is_seen_before(inside, box, data):
+    """Also if the monitor was late, and more has been written than it copies at a time."""
+    terminal = inside("until [ -e go ]; do sleep 0.05; done; seq -s , 1 2500; echo last words; "
+                      f"cat {data}/a.txt; echo end")
+    assert eventually(lambda: listed(box))
+    os.kill(terminal.pid, signal.SIGSTOP)
+    try:
+        box.identity.file(box.path("go"), "")
+        time.sleep(1)  # it has written, and waits
+    finally:
+        os.kill(terminal.pid, signal.SIGCONT)
+    shown = terminal.see(ASKED)
+    assert b",2500" in shown and b"last words" in shown, shown
+    press(terminal, "d")
+    terminal.see("end")
+
+
 def test_always_is_kept(inside, box, data):
     terminal = inside(f"cat {data}/a.txt")
     see_question(terminal, f"{data}/a.txt")

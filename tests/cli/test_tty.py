@@ -31,6 +31,7 @@ class Terminal:
                                    dimensions=(rows, columns), timeout=WAIT,
                                    preexec_fn=box.identity.become, echo=True)
         self.spawn.delaybeforesend = 0.02
+        self.spawn.str_last_chars = 4000  # of what a test waited for in vain
 
     def __getattr__(self, name):
         return getattr(self.spawn, name)
