@@ -547,6 +547,29 @@ def command_line(pid):
         return None
 
 
+class Patience:
+    """Some seconds, not counting those in which somebody on the machine waits for a processor or the
+    disk: what must be over soon may take longer then, but not for ever."""
+
+    def __init__(self, seconds):
+        self.seconds, self.began, self.stalled = seconds, time.monotonic(), self._stalled()
+
+    @staticmethod
+    def _stalled():
+        seconds = 0
+        for kind in ("cpu", "io"):
+            try:
+                with open(f"/proc/pressure/{kind}") as source:
+                    seconds += int(source.readline().rpartition("total=")[2]) / 1e6
+            except (OSError, ValueError):  # a kernel that does not tell
+                pass
+        return seconds
+
+    def is_over(self):
+        passed = time.monotonic() - self.began
+        return passed > TIMEOUT or passed - (self._stalled() - self.stalled) > self.seconds
+
+
 def reap(pid):
     try:
         os.waitpid(pid, os.WNOHANG)
@@ -625,18 +648,18 @@ class LeakCheck:
 
     def _left_temporary(self, wait):
         """What another test of root's has there is locked, or gone soon."""
-        left, end = self._temporary_folders() - self.temporary, time.monotonic() + wait
-        while left and time.monotonic() < end:
+        left, patience = self._temporary_folders() - self.temporary, Patience(wait)
+        while left and not patience.is_over():
             time.sleep(0.05)
             left = {path for path in left if is_unlocked(path)}
         return left
 
     def _processes(self, wait):
-        end = time.monotonic() + wait
+        patience = Patience(wait)
         while True:
             left = {pid: line for pid, line in children().items()
                     if pid not in self.processes and not is_of_the_user(line)}
-            if not left or time.monotonic() > end:
+            if not left or patience.is_over():
                 break
             time.sleep(0.01)
         for pid in left:  # they are ours: started by this test, found below us

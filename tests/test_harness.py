@@ -63,3 +63,14 @@ def test_reads_verdicts():
     assert harness.Result(128 + signal.SIGSYS, "", "").verdict() == ("DENIED", "SIGSYS")
     assert harness.Result(125, "", "broken").verdict()[0] == "NOTHING"
     assert harness.Result(0, "", "").verdict()[0] == "NOTHING"
+
+
+def test_patience_does_not_count_what_the_machine_could_not_give(monkeypatch):
+    stalled = [5.0]
+    monkeypatch.setattr(harness.Patience, "_stalled", staticmethod(lambda: stalled[0]))
+    patience = harness.Patience(0.02)
+    assert not patience.is_over()
+    time.sleep(0.03)
+    assert patience.is_over()
+    stalled[0] += 1
+    assert not patience.is_over()

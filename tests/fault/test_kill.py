@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from harness import SLOWNESS, TIMEOUT, LeakCheck, children, command_line, mounts_below
+from harness import SLOWNESS, TIMEOUT, LeakCheck, Patience, children, command_line, mounts_below
 
 # For each of three targets and two identities: more than 200.
 MOMENTS = 34 if SLOWNESS == 1 else 8
@@ -47,10 +47,10 @@ def kill(pid, number=signal.SIGKILL):
 
 def nothing_runs(before, wait=1.0 * SLOWNESS):
     """No process of the session after at most a second."""
-    end = time.monotonic() + wait
+    patience = Patience(wait)
     while True:
         left = {pid: line for pid, line in children().items() if pid not in before}
-        if not left or time.monotonic() > end:
+        if not left or patience.is_over():
             return left
         time.sleep(0.002)
 

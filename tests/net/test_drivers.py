@@ -13,6 +13,8 @@ import time
 
 import pytest
 
+import harness
+
 for folder in ("escape", "cli"):
     sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", folder))
 
@@ -83,10 +85,8 @@ def routed(net):
     routes()
     before = state_of_host()
     yield net
-    for _ in range(300):
-        after = state_of_host()
-        if after == before:
-            break
+    patience = harness.Patience(3)
+    while (after := state_of_host()) != before and not patience.is_over():
         time.sleep(0.01)
     for family in ("-4", "-6"):
         subprocess.run(["ip", family, "route", "del", "default"], check=True)
