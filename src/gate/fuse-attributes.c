@@ -82,7 +82,7 @@ struct stat fuse_usable(struct fuse_gate *fuse, struct node *node) {
 double fuse_shown_seconds(const struct fuse_gate *fuse, const struct node *node) {
   if (node->fixed)
     return ENDLESS;
-  return fuse->checks && S_ISDIR(node->status.st_mode) ? 0 : FOLDER_SECONDS;
+  return fuse->checks ? 0 : FOLDER_SECONDS;
 }
 
 /* Nothing can be served in the place of what is a link to the kernel, and whoever has the socket
@@ -210,8 +210,7 @@ void fuse_op_getattr(fuse_req_t request, fuse_ino_t number, struct fuse_file_inf
     fuse_serve_attributes(request, (int)info->fh);
   else if (fuse_is_question(number))
     fuse_ask_to_look(request, node, CALL_GETATTR);
-  else if (fuse->checks && !(S_ISDIR(node->status.st_mode) && node->fixed) &&
-           !S_ISLNK(node->status.st_mode))
+  else if (fuse->checks && !(fuse_is_open_kind(node) && node->fixed))
     check(fuse, request, node);
   else
     look(fuse, request, node, PURPOSE_LOOK);

@@ -20,6 +20,7 @@ WRITES = {"mkdir", "unlink", "rename", "link", "symlink", "mknod", "truncate", "
           "bind", "write", "ftruncate", "fallocate", "fchmod"}
 LOOKS = {"stat", "statx", "fstat"}
 FOLDER = re.compile(r"(^|[@/ ])(dir|sub|pass|sticky|shut|bare|other|dlink|\.|\.\.)/?( |$)|/( |$)|%\d|^\d")
+NOFOLLOW = 0x100
 DONT_SYNC = 0x4000  # what the kernel remembers
 
 
@@ -52,6 +53,8 @@ def is_declared(gate, asks, call, outside, inside):
                                               name != "setxattr",
         "or those of their likeness": gate == "notify" and name == "access" and FOLDER.search(text),
         "the file system is the gate's": name in ("statfs", "fstatfs") and not is_error(outside + inside),
+        "nobody is asked what a link itself may be used for": gate == "fuse" and name == "access" and
+                                                              int(words[3]) & NOFOLLOW,
         "not asked about": gate == "fuse" and name == "statx" and int(words[2]) == DONT_SYNC,
         "the names of /proc": name in ("names", "list") and " acpi:" in outside,
         "a FIFO or socket cannot be made to wait": gate == "fuse" and name in ("open", "openat2") and
