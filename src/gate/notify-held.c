@@ -329,6 +329,8 @@ static void serve(struct held *held) {
   else if (held->found.place == PLACE_FOLDER && takes_folder(&held->call) &&
            is_what_was_shown(held))
     notify_serve_once(held);
+  else if (held->found.place == PLACE_FOLDER && held->call.resolve != 0 && !held->waiting.lasts)
+    notify_fail(held, EACCES); /* it would list the folder's empty likeness */
   else
     notify_next(held);
 }

@@ -323,6 +323,18 @@ def test_a_folder_is_listed_once(box, gate, ground):
     assert "('sub', True, False)" in lines(inside)[0] and "WORKED" not in inside.stdout, inside
 
 
+def test_a_folder_is_not_empty_for_who_opens_it_strictly(box, gate, ground):
+    """openat2 with RESOLVE_NO_MAGICLINKS: the names, or an error, and never a folder without names."""
+    script = "import ctypes, os, struct, sys\n" \
+             "how = struct.pack('QQQ', os.O_RDONLY | os.O_DIRECTORY, 0, 2)\n" \
+             "fd = ctypes.CDLL(None).syscall(437, -100, sys.argv[1].encode(), how, len(how))\n" \
+             "print(sorted(os.listdir(fd)) if fd >= 0 else 'refused')"
+    argv = ["/usr/bin/python3", "-c", script, ground]
+    inside, asked = gates.run(box, gate, argv, lambda event: gates.approve("once"))
+    names = [lines(box.plain(argv))[0]] + (["refused"] if gate == "notify" else [])
+    assert lines(inside)[0] in names and asked == [("list", ground)], (inside, asked)
+
+
 def test_folders_are_never_handed_in(box, gate, ground):
     """A descriptor of a host folder would be a way to walk the host."""
     script = f"import os\nfd = os.open('{ground}/sub', os.O_RDONLY)\n" \

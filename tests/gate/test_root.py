@@ -277,3 +277,13 @@ def test_a_write_there_that_is_denied(box, gate, top, way):
                               options=["--policy", box.home("writes.yaml")])
     assert lines(inside) == [f"{way} EACCES"] and len(asked) == 1, (inside, asked)
     assert "made" not in os.listdir(top.path)
+
+
+def test_a_file_there_that_is_sent_once(box, gate, top):
+    """The kernel has to know its size."""
+    if gate == "fuse" and not gates.TELLS_WHO_ASKS:
+        pytest.skip("before Linux 6.11 there is no second look at it")
+    top.file("content\n")
+    argv = [files(box), "sendfile", top.path]
+    inside, asked = gates.run(box, gate, argv, lambda event: gates.approve("once"))
+    assert lines(inside) == lines(box.plain(argv)), (inside, asked)
