@@ -86,6 +86,16 @@ static int send_all(int fd, const char *data, size_t length) {
   return 0;
 }
 
+/* Its end may come between our words and its answer. */
+static bool has_ended(ssize_t result) {
+  return result == 0 || result == -ECONNRESET || result == -EPIPE;
+}
+
+static int fail_ended(ssize_t result, struct sb_error *error) {
+  return sb_fail(error, has_ended(result) ? SB_CODE_NOT_FOUND : SB_CODE_SYSTEM, (int)-result,
+                 has_ended(result) ? "the session has ended" : "talking to the session");
+}
+
 int client_send(struct client_connection *connection, json_t *request, const int *fds,
                 size_t fd_count, struct sb_error *error) {
   _cleanup_free_ char *line = json_line(request);
@@ -105,7 +115,7 @@ int client_send(struct client_connection *connection, json_t *request, const int
   } else {
     result = send_all(connection->fd, line, length);
   }
-  return result < 0 ? sb_fail(error, SB_CODE_SYSTEM, -result, "talking to the session") : 0;
+  return result < 0 ? fail_ended(result, error) : 0;
 }
 
 static int fail_message(const json_t *message, struct sb_error *error) {
@@ -136,8 +146,7 @@ static int fail_read(ssize_t got, struct sb_error *error) {
     return sb_hint(error, "was it stopped with Ctrl-Z? Bring it back with 'fg' or 'bg', or end it "
                           "with 'sandbox kill'");
   }
-  return sb_fail(error, got == 0 ? SB_CODE_NOT_FOUND : SB_CODE_SYSTEM, got < 0 ? (int)-got : 0,
-                 "the session has ended");
+  return fail_ended(got, error);
 }
 
 int client_read(struct client_connection *connection, json_t **ret_message,
@@ -155,8 +164,10 @@ int client_read(struct client_connection *connection, json_t **ret_message,
     char buffer[16384];
     int fds[FD_PASS_LIMIT];
     ssize_t got = fd_receive(connection->fd, fds, buffer, sizeof buffer);
-    if (got <= 0 || input->length > MESSAGE_LIMIT)
+    if (got <= 0)
       return fail_read(got, error);
+    if (input->length > MESSAGE_LIMIT)
+      return sb_fail(error, SB_CODE_SYSTEM, 0, "the session's answer is too long");
     if (fds[0] >= 0 || !input->length)
       memcpy(connection->fds, fds, sizeof fds);
     text_append_bytes(input, buffer, (size_t)got);
