@@ -617,7 +617,7 @@ class LeakCheck:
     # Kept by design, below the state folder: what `diff`, `apply`, `report` and `audit` read later,
     # the stock of unused placeholders, and the lock of who changes approvals.
     STATE_ALLOWED = ("audit", "log", "trust", "history", "lock", "overlays", "reports", "pool",
-                     "grants.lock")
+                     "grants.lock", "terminals.lock")
     RUNTIME_ALLOWED = ("lock", "audit")
 
     def __init__(self, box):

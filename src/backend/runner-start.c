@@ -102,7 +102,7 @@ static int open_streams(struct runner *runner, struct guard_input *input, struct
     if (runner->terminal.used[fd])
       input->descriptors[fd] = ends->slave;
   }
-  terminal_join(&runner->terminal, runner->request->host->runtime_folder);
+  terminal_join(&runner->terminal, runner->request->host->state_home);
   terminal_connect(&runner->terminal, master);
   return 0;
 }

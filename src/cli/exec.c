@@ -157,12 +157,11 @@ int session_exec(const char *folder, const struct exec_options *options, struct 
       .command = options->arguments[0],
   };
   struct exec_input input = {.reader = STDIN_FILENO};
-  _cleanup_free_ char *runtime = path_parent(folder);
   if (client_open(folder, &relay.connection, error) < 0)
     return -1;
   client_set_patience(&relay.connection, CLIENT_WAIT_FOREVER);
   relay.signals = take_signals();
-  terminal_join(&relay.terminal, runtime);
+  terminal_join(&relay.terminal, options->state_home);
   int result = options->feed ? exec_input_open(&input, error) : 0;
   const int own[] = {input.reader, STDOUT_FILENO, STDERR_FILENO};
   if (result == 0)
@@ -284,6 +283,7 @@ static int run_in_session(const struct invocation *invocation, struct exec_optio
   const char *given = invocation_value(invocation, EXEC_CHDIR);
   _cleanup_free_ char *folder = given ? path_join(choice.host.cwd, given) : NULL;
   options->folder = folder;
+  options->state_home = choice.host.state_home;
   options->feed =
       !options->terminal && fd_is_readable_file(STDIN_FILENO) && may_not_get_files(choice.entry);
   int code = is_elsewhere(choice.entry) ? enter_elsewhere(choice.entry->folder, options, &error)

@@ -31,6 +31,7 @@ struct exec_options {
   char *const *arguments;
   size_t argument_count;
   const char *folder;
+  const char *state_home;   /* NULL: there is none */
   char *const *environment; /* NAME=value */
   size_t environment_count;
   bool terminal;

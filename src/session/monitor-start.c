@@ -128,7 +128,7 @@ int monitor_start(struct monitor *monitor, struct sb_error *error) {
   /* While the child mounts the places. */
   if (register_session(monitor, error) < 0)
     return -1;
-  terminal_join(&monitor->terminal, request->host->runtime_folder);
+  terminal_join(&monitor->terminal, request->host->state_home);
   if (supervision_start(monitor, error) < 0 || engine_ready(&monitor->engine, error) < 0)
     return -1;
   registry_sweep(request->host); /* what the killed have left, while the command starts */

@@ -1,5 +1,6 @@
-/* Whose turn it is at a terminal; see terminal-turn.h. The lock is not on the terminal itself: a
- * workload may hold that, and could keep everybody waiting. */
+/* Whose turn it is at a terminal; see terminal-turn.h. The lock is in the folder that no session
+ * can see, and not on the terminal itself: a workload may hold that, and could keep everybody
+ * waiting. */
 #include "session/terminal-turn.h"
 
 #include <errno.h>
@@ -9,6 +10,7 @@
 
 #include "core/alloc.h"
 #include "core/cleanup.h"
+#include "core/file.h"
 #include "core/path.h"
 
 /* The terminal's own number, also where it was opened as /dev/tty. */
@@ -23,12 +25,19 @@ static bool find_terminal(off_t *ret_place) {
   return false;
 }
 
-struct terminal_turn terminal_turn_open(const char *runtime_folder) {
+static int open_lock(const char *path) {
+  return open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+}
+
+struct terminal_turn terminal_turn_open(const char *state_home) {
   struct terminal_turn turn = TERMINAL_TURN_ALONE;
-  if (!find_terminal(&turn.place))
+  if (!state_home || !find_terminal(&turn.place))
     return turn;
-  _cleanup_free_ char *path = path_join(runtime_folder, "terminals.lock");
-  turn.fd = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+  _cleanup_free_ char *folder = path_join(state_home, "sandbox");
+  _cleanup_free_ char *path = path_join(folder, "terminals.lock");
+  turn.fd = open_lock(path);
+  if (turn.fd < 0 && errno == ENOENT && file_make_folders(folder, 0700) == 0)
+    turn.fd = open_lock(path);
   return turn;
 }
 

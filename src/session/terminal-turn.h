@@ -13,7 +13,7 @@ struct terminal_turn {
 #define TERMINAL_TURN_ALONE ((struct terminal_turn){.fd = -1})
 
 /* At the terminal behind one of our first three descriptors. */
-struct terminal_turn terminal_turn_open(const char *runtime_folder);
+struct terminal_turn terminal_turn_open(const char *state_home);
 void terminal_turn_close(struct terminal_turn *turn);
 
 /* For a question: false if another session is asking, or is just writing. */

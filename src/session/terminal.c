@@ -77,9 +77,9 @@ bool terminal_is_lent(const struct terminal *terminal) {
   return terminal->master >= 0 && (terminal->waits || (terminal->input_open && in_background()));
 }
 
-void terminal_join(struct terminal *terminal, const char *runtime_folder) {
+void terminal_join(struct terminal *terminal, const char *state_home) {
   if (terminal->any)
-    terminal->turn = terminal_turn_open(runtime_folder);
+    terminal->turn = terminal_turn_open(state_home);
 }
 
 void terminal_leave(struct terminal *terminal) {

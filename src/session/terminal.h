@@ -38,7 +38,7 @@ struct terminal terminal_new(enum terminal_mode mode);
 void terminal_connect(struct terminal *terminal, int master);
 
 /* Minds the questions of other sessions at the same terminal from now on. Until terminal_leave. */
-void terminal_join(struct terminal *terminal, const char *runtime_folder);
+void terminal_join(struct terminal *terminal, const char *state_home);
 void terminal_leave(struct terminal *terminal);
 
 /* True while another job has the terminal, or a question of another session: then we neither read

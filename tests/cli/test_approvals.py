@@ -111,7 +111,7 @@ def test_no_policy_line_for_what_a_policy_file_cannot_hold(box, data):
     denied, = json.loads(result.stdout)["denials"]
     assert denied["policy"] is None and "policy file" not in result.stderr, result
     by_flag = box.plain(["bash", "-c", f"{shlex.quote(box.world.command)} run {denied['flag']} -- sh -c "
-                         + shlex.quote("cat " + data + "/*")])
+                         + shlex.quote("cat " + data + "/$(printf '\\377')")])
     assert "content of it\n" in by_flag.stdout, by_flag
 
 
