@@ -99,7 +99,7 @@ static const struct {
 };
 
 /* What becomes of a secret of the built-in list in dynamic mode. */
-enum secret_answer { SECRET_NOT, SECRET_HIDDEN, SECRET_ASKED };
+enum secret_answer { SECRET_NOT, SECRET_HIDDEN, SECRET_ASKED, SECRET_NAMED };
 
 struct explanation {
   enum access access;
@@ -128,6 +128,8 @@ static void decide_both_names(const struct policy *policy, struct explanation *e
 static enum secret_answer secret_of(const struct policy *policy,
                                     const struct explanation *explanation) {
   const struct rule *rule = explanation->decision.rule;
+  if (explanation->decision.secret)
+    return SECRET_NAMED;
   if (explanation->access != ACCESS_READ || explanation->decision.verdict != VERDICT_HIDE ||
       !rule || rule->origin.store != STORE_BUILTIN)
     return SECRET_NOT;
@@ -140,6 +142,8 @@ static const char *const secret_texts[] = {
         "warning and for one session at most\n",
     [SECRET_ASKED] = "  asked:  in dynamic mode, with a warning and for one session at most "
                      "(filesystem.ask_secrets)\n",
+    [SECRET_NAMED] = "  asked:  with a warning and for one session at most, because secrets have "
+                     "such names\n",
 };
 
 static char *describe_rule(const struct rule *rule) {
@@ -215,7 +219,7 @@ static json_t *explanation_to_json(const struct explanation *explanation) {
   json_object_set_new(object, "overridden", rule_to_json(explanation->overridden));
   json_set_string(object, "flag", remedy.flag);
   json_set_string(object, "key", remedy.key);
-  json_object_set_new(object, "asks_secret", json_boolean(explanation->secret == SECRET_ASKED));
+  json_object_set_new(object, "asks_secret", json_boolean(explanation->secret >= SECRET_ASKED));
   return object;
 }
 

@@ -29,10 +29,7 @@ struct candidate {
 
 static bool is_exception(const char *path) {
   const char *base = path_base(path);
-  for (const char *const *exception = secret_exceptions; *exception; exception++)
-    if (glob_match_name(*exception, strlen(*exception), base, strlen(base)))
-      return true;
-  return false;
+  return secret_is_exception(base, strlen(base));
 }
 
 /* path_is_under, with the lengths known: nearly every rule is refused by one byte. */
@@ -125,12 +122,32 @@ static struct decision decide_write(const struct policy *policy, const char *pat
   return (struct decision){.verdict = VERDICT_DENY, .rule = guard};
 }
 
+/* Whoever answered for a folder did not mean the secrets in it; what a person wrote is as written.
+ */
+static bool is_only_answered(const struct policy *policy, const struct rule *place) {
+  return policy->mode == MODE_DYNAMIC && place && place->granted && !place->is_glob;
+}
+
+/* Of a path that no written rule decides about: what a file that is called so holds. */
+static const char *named_secret(const struct policy *policy, const char *path,
+                                const struct rule *place) {
+  if (!place)
+    return policy->mode == MODE_DYNAMIC ? secret_of_path(path, 1) : NULL;
+  return is_only_answered(policy, place) ? secret_of_path(path, place->length) : NULL;
+}
+
 struct decision policy_decide(const struct policy *policy, const char *path, enum access access) {
   const struct rule *final = org_hide(policy, path);
   const struct rule *place = final ? final : best_rule(policy, path, PLACE_KINDS);
   if (place && place->kind == RULE_HIDE)
     return (struct decision){.verdict = VERDICT_HIDE, .rule = place};
-  return access == ACCESS_READ ? decide_read(policy, place) : decide_write(policy, path, place);
+  const char *secret = named_secret(policy, path, place);
+  if (secret)
+    place = NULL; /* the answer for the folder is not one for this */
+  struct decision decision =
+      access == ACCESS_READ ? decide_read(policy, place) : decide_write(policy, path, place);
+  decision.secret = decision.verdict == VERDICT_ASK ? secret : NULL;
+  return decision;
 }
 
 /* Only a literal rule for the very path could decide over it: nothing reaches deeper. */

@@ -174,14 +174,16 @@ enum verdict { VERDICT_ALLOW, VERDICT_DENY, VERDICT_HIDE, VERDICT_ASK };
 struct decision {
   enum verdict verdict;
   const struct rule *rule; /* the rule that decided; NULL if none matched */
+  const char *secret;      /* to be asked about with a warning: what a file of such a name holds */
 };
 
 /* Decides for a resolved absolute path. Order: an org hide is final; else the most specific match
  * wins: the rule that names the path or the deepest folder above it; at the same depth a literal
  * beats a glob, more named components beat fewer, and fewer `**` beat more. A tie goes to the later
  * store, then to the stricter rule. In static mode everything else is readable, as by a built-in
- * `read: /`, which is in no list. Protected names are never writable unless unprotected. Never
- * allocates. */
+ * `read: /`, which is in no list. Protected names are never writable unless unprotected. In dynamic
+ * mode a file outside the project that is called like a secret is asked about as one, even if an
+ * answer that was kept allows the folder around it. Never allocates. */
 struct decision policy_decide(const struct policy *policy, const char *path, enum access access);
 
 /* The same for the path that a literal hide rule names: is it hidden? Quick, for there are
@@ -244,6 +246,20 @@ extern const struct secret secret_table[]; /* ends with a NULL pattern */
 
 /* Patterns that take a file back from a built-in secret glob (".env.example" is no secret). */
 extern const char *const secret_exceptions[]; /* NULL-terminated */
+
+/* Those lines of the table that are names in any folder ("**" "/.env"). Inside the project they are
+ * rules that hide; elsewhere they make a question one about a secret. */
+extern const struct secret secret_names[]; /* ends with a NULL pattern */
+
+/* What a file of this name holds if it is the name of a secret; else NULL. Pure, and quick for any
+ * other name. */
+const char *secret_of_name(const char *name, size_t length);
+
+/* The same for the components of a path after its first `skip` bytes: for what lies below, too. */
+const char *secret_of_path(const char *path, size_t skip);
+
+/* Is the name one of secret_exceptions? */
+bool secret_is_exception(const char *name, size_t length);
 
 struct protected_name {
   const char *name; /* relative to a writable place: ".git/hooks", ".mcp.json" */

@@ -2,9 +2,29 @@
  *
  * "~/" is the home folder (and "~/.config/" also $XDG_CONFIG_HOME, and so on), a leading "$NAME" is
  * where a variable says the file has been moved to, and a name without any of them is below the
- * project. A line must name credentials or private records themselves: hiding a tool's whole folder
- * because it also holds a token would break the tool. */
+ * project; see secret-names.c for what it means elsewhere. A line must name credentials or private
+ * records themselves: hiding a tool's whole folder because it also holds a token would break the
+ * tool. */
 #include "policy/policy.h"
+
+/* Names of secrets in any folder. .envrc is code for direnv, not a secret store: it is protected
+ * instead. A project's .npmrc and .pypirc usually hold only a registry's address and installs fail
+ * without them; a token belongs in the home folder's file, which is hidden. */
+// clang-format off
+#define SECRET_NAMES \
+  {"**/.env", "settings file with secrets"}, \
+  {"**/.env.*", "settings file with secrets"}, \
+  {"**/*.env", "settings file with secrets"}, \
+  {"**/id_rsa", "SSH key"}, \
+  {"**/id_dsa", "SSH key"}, \
+  {"**/id_ecdsa", "SSH key"}, \
+  {"**/id_ed25519", "SSH key"}, \
+  {"**/.git-credentials", "git passwords"}, \
+  {"**/.netrc", "passwords"}, \
+  {"**/.vault_pass", "Ansible vault password"}, \
+  {"**/.vault_pass.txt", "Ansible vault password"}, \
+  {"**/secrets.auto.tfvars", "Terraform secrets"},
+// clang-format on
 
 const struct secret secret_table[] = {
     /* Keys and agents */
@@ -319,23 +339,10 @@ const struct secret secret_table[] = {
     {"/var/mail", "mail"},
     {"/var/spool/cron", "other users' jobs"},
 
-    /* In the project. .envrc is code for direnv, not a secret store: it is protected instead. A
-     * project's .npmrc and .pypirc usually hold only a registry's address and installs fail without
-     * them; a token belongs in the home folder's file, which is hidden. */
-    {"**/.env", "settings file with secrets"},
-    {"**/.env.*", "settings file with secrets"},
-    {"**/*.env", "settings file with secrets"},
-    {"**/id_rsa", "SSH key"},
-    {"**/id_dsa", "SSH key"},
-    {"**/id_ecdsa", "SSH key"},
-    {"**/id_ed25519", "SSH key"},
-    {"**/.git-credentials", "git passwords"},
-    {"**/.netrc", "passwords"},
-    {"**/.vault_pass", "Ansible vault password"},
-    {"**/.vault_pass.txt", "Ansible vault password"},
-    {"**/secrets.auto.tfvars", "Terraform secrets"},
-    {0},
+    SECRET_NAMES{0},
 };
+
+const struct secret secret_names[] = {SECRET_NAMES{0}};
 
 /* Matched against a file's name. Templates are published on purpose and tests need them. */
 const char *const secret_exceptions[] = {

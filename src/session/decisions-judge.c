@@ -93,7 +93,7 @@ static struct outcome judge_by_policy(struct decisions *decisions,
   /* That a socket may be looked at does not mean that it may be spoken to. */
   if (decision.verdict == VERDICT_ALLOW && request->want != WANT_CONNECT)
     return allowed_by_rule(decisions, request, decision.rule);
-  return (struct outcome){.answer = ANSWER_PENDING};
+  return (struct outcome){.answer = ANSWER_PENDING, .secret = decision.secret};
 }
 
 static struct outcome judge_by_approval(const struct access_request *request,

@@ -115,6 +115,28 @@ static void test_folder_does_not_open_its_secrets(void **state) {
   ask_file(ground, "/home/ann/.docker/config.json", WANT_READ);
 }
 
+/* Outside the project no rule hides them, but nobody means them by a folder. */
+static void test_names_of_secrets(void **state) {
+  (void)state;
+  _ground_ struct ground *ground =
+      lay_with_person("version: 1\nfilesystem: {read: [/opt/sdk, /data/app/b.env]}\n");
+  ask_file(ground, "/data/app/x", WANT_READ);
+  assert_null(decisions_pending(ground->decisions, 0)->secret);
+  assert_int_equal(reply_with(ground, true, SCOPE_SESSION, "/data/app"), 0);
+  assert_int_equal(answer_at_once(ground, "/data/app/.env.example", WANT_READ), ANSWER_ALLOW);
+  uint64_t ticket = ask_file(ground, "/data/app/.env", WANT_READ);
+  assert_string_equal(decisions_pending(ground->decisions, 0)->secret,
+                      "settings file with secrets");
+  assert_int_equal(reply_with(ground, true, SCOPE_USER, NULL), -1);
+  assert_int_equal(reply_with(ground, true, SCOPE_SESSION, "/data/app"), -1);
+  assert_int_equal(reply_with(ground, true, SCOPE_SESSION, NULL), 0);
+  assert_int_equal(ground->answers[ticket].answer, ANSWER_ALLOW);
+  assert_int_equal(answer_at_once(ground, "/data/app/.env", WANT_READ), ANSWER_ALLOW);
+  /* A written rule is as it was written. */
+  assert_int_equal(answer_at_once(ground, "/opt/sdk/.env", WANT_READ), ANSWER_ALLOW);
+  assert_int_equal(answer_at_once(ground, "/data/app/b.env", WANT_READ), ANSWER_ALLOW);
+}
+
 static void test_hidden_objects(void **state) {
   (void)state;
   char folder[] = "/tmp/test-decisions-XXXXXX";
@@ -259,6 +281,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_writes),
     cmocka_unit_test(test_secrets_ask_only_if_told),
     cmocka_unit_test(test_folder_does_not_open_its_secrets),
+    cmocka_unit_test(test_names_of_secrets),
     cmocka_unit_test(test_hidden_objects),
     cmocka_unit_test(test_learning_asks_nobody),
     cmocka_unit_test(test_proposals),

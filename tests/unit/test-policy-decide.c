@@ -164,6 +164,30 @@ static void test_dynamic_mode_asks(void **state) {
   assert_int_equal(policy_decide(policy, "/opt/x", ACCESS_WRITE).verdict, VERDICT_ASK);
 }
 
+static void test_names_of_secrets(void **state) {
+  (void)state;
+  static const struct {
+    const char *path;
+    bool secret;
+  } rows[] = {
+      {"/srv/a/.env", true},         {"/srv/a/.env.local", true},
+      {"/srv/a/prod.env", true},     {"/srv/a/id_rsa", true},
+      {"/srv/.env/below", true},     {"/srv/a/.env.example", false},
+      {"/srv/a/id_rsa.pub", false},  {"/srv/a/.envrc", false},
+      {"/srv/a/env", false},         {"/srv/a/.env.a.sample", false},
+      {"/srv/example.env/b", false}, {"/", false},
+  };
+  struct policy *policy = policy_new(&context);
+  for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+    struct decision decision = policy_decide(policy, rows[i].path, ACCESS_READ);
+    if (decision.verdict != VERDICT_ASK || !decision.secret == rows[i].secret)
+      fail_msg("%s: verdict %d, secret %s", rows[i].path, decision.verdict, decision.secret);
+  }
+  policy->mode = MODE_STATIC;
+  assert_int_equal(policy_decide(policy, "/srv/a/.env", ACCESS_READ).verdict, VERDICT_ALLOW);
+  policy_free(policy);
+}
+
 static void test_same_store_tie_goes_to_the_stricter(void **state) {
   (void)state;
   _cleanup_policy_ struct policy *policy = static_policy(&context);
@@ -351,6 +375,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_builtin),
     cmocka_unit_test(test_specificity_and_stores),
     cmocka_unit_test(test_dynamic_mode_asks),
+    cmocka_unit_test(test_names_of_secrets),
     cmocka_unit_test(test_same_store_tie_goes_to_the_stricter),
     cmocka_unit_test(test_decision_names_winner_and_loser),
     cmocka_unit_test(test_large_projects_are_not_writable),
