@@ -151,7 +151,7 @@ static int answer_main(const struct invocation *invocation) {
   const char *hidden = json_string_value(json_object_get(reply, "still_hidden"));
   _cleanup_free_ char *shown = escape_string(hidden ? hidden : "");
   if (hidden)
-    cli_warn("what the policy hides in it stays hidden, such as '%s'", shown);
+    cli_warn("secrets in it stay hidden, such as '%s'", shown);
   const char *path = json_string_value(json_object_get(reply, "still_denied"));
   _cleanup_free_ char *denied = escape_string(path ? path : "");
   if (path)

@@ -170,6 +170,15 @@ static void walk_tree(struct keeping *keeping, const struct kept_tree *tree, siz
     kept_walk(tree, max_depth, visitor);
 }
 
+/* The gate has covered what was there; between, something may have appeared. */
+static void walk_granted(struct keeping *keeping, size_t from) {
+  const struct kept_visitor visitor = {on_folder, on_found, keeping};
+  for (size_t i = from; i < keeping->list.tree_count; i++) {
+    if (powers_go(&keeping->powers, IN_OWN) == 0)
+      kept_walk(&keeping->list.trees[i], 0, &visitor);
+  }
+}
+
 static void walk(struct keeping *keeping, size_t max_depth) {
   const struct kept_visitor visitor = {on_folder, on_found, keeping};
   keeping->folder_count = 0; /* a second walk meets the same folders */
@@ -192,12 +201,13 @@ struct order {
 };
 
 static void on_granted(struct keeping *keeping, const char *path, bool writable) {
-  size_t known = keeping->list.name_count;
+  size_t known = keeping->list.name_count, trees = keeping->list.tree_count;
   strv_add(writable ? &keeping->granted_writable : &keeping->granted, path);
   kept_list_add_tree(&keeping->request, &keeping->list, path);
   for (size_t i = known; i < keeping->list.name_count; i++)
     keeping->list.names[i].dirty = true;
   watch_know_names(keeping);
+  walk_granted(keeping, trees);
 }
 
 static void on_taken(struct keeping *keeping, const char *path) {

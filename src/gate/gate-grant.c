@@ -12,14 +12,20 @@
 #include "core/cleanup.h"
 #include "core/path.h"
 #include "gate/gate-private.h"
+#include "plan/named-secrets.h"
 
 /* ---- where ---- */
 
-/* In an empty root a grant may cover earlier ones: it shows the same objects, but for writing. The
- * FUSE gate serves such a folder by itself. */
+/* Is it called like a secret, so that no answer for a folder above it was meant for it? */
+static bool is_named_secret(const struct gate *gate, const char *path) {
+  return policy_decide(gate->config.policy, path, ACCESS_READ).secret;
+}
+
+/* In an empty root a grant may cover earlier ones: it shows the same objects, but for writing and
+ * for a secret that was allowed by itself. The FUSE gate serves such a folder by itself. */
 static bool may_be_covered(const struct gate *gate, const char *mount) {
   return gate->config.plan->gate == GATE_NOTIFY && strv_contains(&gate->granted, mount) &&
-         !strv_contains(&gate->granted_writable, mount);
+         !strv_contains(&gate->granted_writable, mount) && !is_named_secret(gate, mount);
 }
 
 static bool has_mount_below(const struct gate *gate, const char *path) {
@@ -97,12 +103,33 @@ static bool mind_denials(struct gate *gate, const char *point, bool writable) {
   return true;
 }
 
+/* What is called like a secret, in a folder that was allowed by an answer. What a rule allows is as
+ * it was written, and a folder that is itself called so was allowed in spite of that. */
+static bool collect_named(const struct gate *gate, const char *point, const char *approved,
+                          struct strv *ret_masks) {
+  struct stat status;
+  struct decision decision = policy_decide(gate->config.policy, point, ACCESS_READ);
+  bool answered = decision.verdict == VERDICT_ASK || (decision.rule && decision.rule->granted);
+  if (!answered || decision.secret || lstat(point, &status) < 0 || !S_ISDIR(status.st_mode))
+    return true;
+  bool known = named_secrets_find(gate->config.policy, point, GRANT_ENTRY_LIMIT, ret_masks);
+  strv_remove(ret_masks, approved); /* what a link called so leads to, and was asked about */
+  return known;
+}
+
 /* Everything in it that stays hidden. False if that cannot be known: then its parts are granted one
  * by one, each of which is looked at when it is decided about. */
 static bool collect_hidden(struct gate *gate, const char *point, const char *approved,
                            struct strv *ret_masks) {
   collect_masks(gate, point, approved, ret_masks);
-  return gate_is_touchable(gate, point) || second_names_find(gate, point, ret_masks);
+  if (gate_is_touchable(gate, point))
+    return true;
+  if (strv_contains(&gate->too_large, point))
+    return false;
+  if (second_names_find(gate, point, ret_masks) && collect_named(gate, point, approved, ret_masks))
+    return true;
+  strv_add(&gate->too_large, point);
+  return false;
 }
 
 /* ---- protected names in what is granted for writing ---- */
@@ -169,19 +196,24 @@ static struct grant_job *find_job(const struct gate *gate, const char *path, uns
 
 static unsigned grant_flags(const struct gate *gate, const char *point, bool writable) {
   return (gate->config.plan->gate == GATE_NOTIFY ? BROKER_MAKE : BROKER_ANNOUNCE) |
-         (writable ? BROKER_WRITABLE : 0) | (gate_is_hidden(gate, point) ? BROKER_UNMASK : 0);
+         (writable ? BROKER_WRITABLE : 0) |
+         (gate_is_hidden(gate, point) || is_named_secret(gate, point) ? BROKER_UNMASK : 0);
 }
 
 static void grant_at(struct gate *gate, struct waiting *waiting, const char *point, bool writable);
 
-/* The whole of it cannot be granted: the object alone, or, of a folder, what is served. */
+/* The whole of it cannot be granted: the next folder on the way to the object, the object alone,
+ * or, of a folder, what is served. */
 static void grant_less(struct gate *gate, struct waiting *waiting, const char *point,
                        bool writable) {
   const struct access_request *request = &waiting->request;
-  if (request->folder)
+  const char *below = path_below(request->path, point);
+  if (below && below[0]) {
+    size_t length = (size_t)(below - request->path) + strcspn(below, "/");
+    _cleanup_free_ char *next = xstrndup(request->path, length);
+    grant_at(gate, waiting, next, writable);
+  } else if (request->folder)
     waiting->done(waiting, OUTCOME_SERVE);
-  else if (strcmp(point, request->path) != 0)
-    grant_at(gate, waiting, request->path, writable);
   else
     waiting->done(waiting, OUTCOME_REFUSE);
 }

@@ -104,9 +104,9 @@ bool gate_is_served(struct gate *gate, const struct access_request *request) {
   if (request->want == WANT_WRITE || request->want == WANT_CONNECT || gate->served.count == 0)
     return false;
   second_names_prepare(gate, request->device);
+  struct decision decision = policy_decide(gate->config.policy, request->path, ACCESS_READ);
   if (gate_is_hidden(gate, request->path) || inode_set_contains(&gate->linked, request->inode) ||
-      policy_decide(gate->config.policy, request->path, ACCESS_READ).verdict == VERDICT_HIDE ||
-      is_denied(gate, request->path))
+      decision.verdict == VERDICT_HIDE || decision.secret || is_denied(gate, request->path))
     return false;
   STRV_FOREACH (tree, &gate->served) {
     if (path_is_under(request->path, *tree))

@@ -10,8 +10,6 @@
 #include "gate/waiting.h"
 #include "plan/walk.h"
 
-#define ENTRY_LIMIT 50000 /* a tenth of a second at most: the gate serves nobody else meanwhile */
-
 struct search {
   const struct inode_set *linked;
   const char *folder;
@@ -32,7 +30,7 @@ void second_names_prepare(struct gate *gate, dev_t device) {
 
 static bool visit(void *context, const struct walk_entry *entry) {
   struct search *search = context;
-  if (search->seen++ >= ENTRY_LIMIT)
+  if (search->seen++ >= GRANT_ENTRY_LIMIT)
     return false;
   if (entry->type != DT_DIR && inode_set_contains(search->linked, entry->inode))
     strv_take(search->names, path_join(search->folder, entry->path));
@@ -47,5 +45,5 @@ bool second_names_find(struct gate *gate, const char *folder, struct strv *ret_n
   struct search search = {.linked = &gate->linked, .folder = folder, .names = ret_names};
   if (gate->linked.count > 0)
     walk_folder(folder, 0, visit, &search);
-  return search.seen <= ENTRY_LIMIT;
+  return search.seen <= GRANT_ENTRY_LIMIT;
 }

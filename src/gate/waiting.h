@@ -75,6 +75,7 @@ struct gate {
   bool touched_known;
   struct inode_set linked; /* hidden files with a second name, on the device of the last grant */
   bool linked_known;
+  struct strv too_large; /* folders of which it cannot be known what has to stay covered in them */
   struct broker broker;
   struct grant_job *jobs;
   struct {
@@ -132,6 +133,10 @@ void gate_renew(struct gate *gate, const char *path);
 
 /* Finds out which hidden files of the device have second names, if it is not known yet. */
 void second_names_prepare(struct gate *gate, dev_t device);
+
+/* How much of a folder is looked at before it is granted: a tenth of a second at most, since the
+ * gate serves nobody else meanwhile. */
+#define GRANT_ENTRY_LIMIT 50000
 
 /* Adds the names in a folder by which hidden files could be read. False: it is too large to know.
  */

@@ -187,6 +187,31 @@ static enum kept_kind kind_of(const struct operation *operation) {
                                              : KEPT_SEAL;
 }
 
+/* What a rule allows is as it was written; see collect_named in gate-grant.c. */
+static bool is_answered(const struct policy *policy, const char *tree) {
+  struct decision decision = policy_decide(policy, tree, ACCESS_READ);
+  bool answered = decision.verdict == VERDICT_ASK || (decision.rule && decision.rule->granted);
+  return answered && !decision.secret;
+}
+
+static void add_named_secrets(const struct kept_request *request, struct kept_list *list,
+                              const char *tree) {
+  const char **patterns = NULL;
+  size_t count = 0;
+  struct stat status;
+  if (!request->policy || lstat(tree, &status) < 0 || !S_ISDIR(status.st_mode) ||
+      !is_answered(request->policy, tree))
+    return;
+  for (const struct secret *secret = secret_names; secret->pattern; secret++) {
+    ARRAY_GROW(patterns, count);
+    patterns[count++] = secret->pattern;
+  }
+  ARRAY_GROW(list->trees, list->tree_count);
+  list->trees[list->tree_count++] = (struct kept_tree){
+      .folder = xstrdup(tree), .patterns = glob_set_new(patterns, count), .only_builtin = true};
+  free(patterns);
+}
+
 void kept_list_add_tree(const struct kept_request *request, struct kept_list *list,
                         const char *tree) {
   for (size_t i = 0; request->grown && i < request->grown->operation_count; i++) {
@@ -196,11 +221,17 @@ void kept_list_add_tree(const struct kept_request *request, struct kept_list *li
       add_operation(request, list, operation);
   }
   add_secrets(request, list, tree);
+  add_named_secrets(request, list, tree);
 }
 
 static void name_clear(struct kept_name *name) {
   free(name->path);
   free(name->content);
+}
+
+static void tree_clear(struct kept_tree *tree) {
+  free(tree->folder);
+  glob_set_free(tree->patterns);
 }
 
 void kept_list_drop_tree(struct kept_list *list, const char *tree) {
@@ -212,6 +243,14 @@ void kept_list_drop_tree(struct kept_list *list, const char *tree) {
       list->names[count++] = list->names[i];
   }
   list->name_count = count;
+  count = 0;
+  for (size_t i = 0; i < list->tree_count; i++) {
+    if (strcmp(list->trees[i].folder, tree) == 0)
+      tree_clear(&list->trees[i]);
+    else
+      list->trees[count++] = list->trees[i];
+  }
+  list->tree_count = count;
 }
 
 void kept_list_fill(const struct kept_request *request, struct kept_list *ret_list) {
@@ -231,10 +270,8 @@ void kept_list_fill(const struct kept_request *request, struct kept_list *ret_li
 void kept_list_clear(struct kept_list *list) {
   for (size_t i = 0; i < list->name_count; i++)
     name_clear(&list->names[i]);
-  for (size_t i = 0; i < list->tree_count; i++) {
-    free(list->trees[i].folder);
-    glob_set_free(list->trees[i].patterns);
-  }
+  for (size_t i = 0; i < list->tree_count; i++)
+    tree_clear(&list->trees[i]);
   free(list->names);
   free(list->trees);
   *list = (struct kept_list){0};
@@ -255,11 +292,19 @@ bool kept_may_hide(const struct kept_list *list, const char *path) {
   return false;
 }
 
+/* A link leads to what is asked about by its own name. */
+static bool is_file(const char *path) {
+  struct stat status;
+  return lstat(path, &status) == 0 && S_ISREG(status.st_mode);
+}
+
 bool kept_hides(const struct kept_request *request, const struct kept_list *list, const char *path,
                 bool is_folder) {
   if (!kept_may_hide(list, path) || !kept_is_shown(request, path))
     return false;
   struct decision decision = policy_decide(request->policy, path, ACCESS_READ);
+  if (decision.secret)
+    return is_file(path);
   return decision.verdict == VERDICT_HIDE &&
          !(is_folder && decision.rule && decision.rule->origin.store == STORE_BUILTIN);
 }

@@ -58,11 +58,12 @@ struct kept_request {
 void kept_list_fill(const struct kept_request *request, struct kept_list *ret_list);
 void kept_list_clear(struct kept_list *list);
 
-/* Adds what a granted tree needs: the names of `grown` below it, and secrets in it. */
+/* Adds what a granted tree needs: the names of `grown` below it, secrets in it, and, if an answer
+ * allowed it, the names that secrets have. */
 void kept_list_add_tree(const struct kept_request *request, struct kept_list *list,
                         const char *tree);
 
-/* Forgets the names below a tree that was taken away again. */
+/* Forgets a tree that was taken away again, and the names below it. */
 void kept_list_drop_tree(struct kept_list *list, const char *tree);
 
 /* Is the object of a path on the host what the workload finds there, unless it is masked? */

@@ -149,7 +149,8 @@ static void append_title(struct text *text, const struct question *question, enu
   if (line == LINE_DENY)
     text_append(text, "  deny:");
   else if (line == LINE_TREE) {
-    prompt_append_name(text, "  allow everything in ", question->proposal, SHOWN_NAME, view->width);
+    prompt_append_name(text, "  allow all but secrets in ", question->proposal, SHOWN_NAME,
+                       view->width);
     text_append(text, ":");
   } else
     text_append(text, question->request.folder && question->widest > SCOPE_ONCE

@@ -58,10 +58,13 @@ static void on_hidden(struct monitor *monitor, const char *path) {
   if (++monitor->upkeep.hidden_count > TOLD_LIMIT)
     return;
   _cleanup_free_ char *shown = escape_string(path);
+  bool own = path_is_under(path, monitor->request->host->project);
+  _cleanup_free_ char *remedy =
+      own ? xasprintf("--rw '**/%s'", path_base(shown)) : xasprintf("--ro '%s'", shown);
   _cleanup_free_ char *sentence =
       xasprintf("'%s' appeared and is hidden from the command from now on, because secrets have "
-                "such names; --rw '**/%s' allows it",
-                shown, path_base(shown));
+                "such names; %s allows it",
+                shown, remedy);
   monitor_warn(monitor, sentence);
 }
 

@@ -11,6 +11,7 @@
 #include "core/escape.h"
 #include "core/json.h"
 #include "core/path.h"
+#include "plan/named-secrets.h"
 #include "session/ancestors.h"
 #include "session/drivers-ask.h"
 #include "session/monitor.h"
@@ -219,6 +220,21 @@ static const char *usual_scope(const json_t *body, const struct question *questi
   return json_is_true(json_object_get(body, "persist")) ? "user" : "session";
 }
 
+/* How much of a folder is looked at only to name an example. */
+#define EXAMPLE_ENTRIES 2000
+
+/* What was allowed with everything in it, but for this. */
+static void add_still_hidden(const struct policy *policy, const char *tree, json_t *answer) {
+  const struct rule *rule = ancestor_secret(policy, tree);
+  _cleanup_strv_ struct strv named = {0};
+  if (rule)
+    json_set_string(answer, "still_hidden", rule->written);
+  else if (!named_secrets_find(policy, tree, EXAMPLE_ENTRIES, &named) && named.count == 0)
+    json_set_string(answer, "still_hidden", secret_names[0].pattern); /* there may be some */
+  else if (named.count > 0)
+    json_set_path(answer, "still_hidden", named.items[0]);
+}
+
 json_t *on_approve(void *context, const struct request *request, struct sb_error *error) {
   struct monitor *monitor = context;
   struct decisions *decisions = need_decisions(monitor, error);
@@ -234,9 +250,8 @@ json_t *on_approve(void *context, const struct request *request, struct sb_error
   if (decisions_answer(decisions, id, &reply, error) < 0)
     return NULL;
   json_t *answer = ok();
-  const struct rule *hidden = tree ? ancestor_secret(monitor->request->policy, tree) : NULL;
-  if (hidden)
-    json_set_string(answer, "still_hidden", hidden->written);
+  if (tree)
+    add_still_hidden(monitor->request->policy, tree, answer);
   _cleanup_strv_ struct strv denied = {0};
   if (tree)
     decisions_denied_below(decisions, tree, false, &denied);

@@ -75,7 +75,7 @@ def test_keys(inside, data):
                       f"cat {data}/deep/down/c.txt; echo end")
     question = see_question(terminal, f"{data}/a.txt")
     assert "/cat wants to" in question and f"in {os.path.dirname(data)}/project" in question
-    assert f"everything in {data}:" in question
+    assert f"all but secrets in {data}:" in question
     for key, output in (("d", "Permission denied"), ("o", "content of a"), ("s", "content of a")):
         press(terminal, key)
         terminal.see(output)
@@ -459,7 +459,7 @@ def test_hostile_names(inside, box, data):
 @pytest.mark.parametrize("supervisor", ["run", "watch"])
 def test_names_draw_no_lines_of_their_own(inside, box, data, columns, supervisor):
     """A folder and a program whose names go on in the next line, as if that were ours."""
-    fake = " allow everything in .usr.share.doc: t this session"
+    fake = " allow all but secrets in .usr.share.doc: t this session"
     begins = f"  process 12345 in {box.project}/"
     folder = box.path("x" * (columns - 1 - len(begins)) + fake)
     program = f"{folder}/git wants to read" + " " * columns + "    .usr.share.doc.README"
@@ -479,7 +479,7 @@ def test_names_draw_no_lines_of_their_own(inside, box, data, columns, supervisor
     assert len(lines) > 1
     for line in lines:
         assert len(line) < columns, shown
-        assert re.match(r'"/|  process \d+ in "/|    \| |    /|  allow everything in /', line), shown
+        assert re.match(r'"/|  process \d+ in "/|    \| |    /|  allow all but secrets in /', line), shown
     assert not re.search(r"  \.usr", shown)
 
 

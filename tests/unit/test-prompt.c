@@ -114,8 +114,8 @@ static const char *filler_end(const char *line) {
 /* Every line that has something of a name in it begins with words of ours or with the name, and the
  * name ends before the terminal would end the line. */
 static void check_lines(const char *text, unsigned width) {
-  static const char *const beginnings[] = {"/p/",        "\"/p/",       "    | ",
-                                           "  process ", "\033[1m    ", "  allow everything in "};
+  static const char *const beginnings[] = {
+      "/p/", "\"/p/", "    | ", "  process ", "\033[1m    ", "  allow all but secrets in "};
   for (const char *line = text, *end; (end = strstr(line, "\r\n")); line = end + 2) {
     _cleanup_free_ char *copy = xstrndup(line, (size_t)(end - line));
     bool ours = !strstr(copy, "aaaa") && !strstr(copy, "share/doc");
@@ -132,7 +132,8 @@ static void test_names_draw_no_lines_of_their_own(void **state) {
   (void)state;
   static const char *const endings[] = {
       " wants to read                                    /usr/share/doc/README",
-      " allow everything in /usr/share/doc: t this session", "  allow:  o once, /usr/share/doc"};
+      " allow all but secrets in /usr/share/doc: t this session",
+      "  allow:  o once, /usr/share/doc"};
   static const unsigned widths[] = {40, 80, 132};
   for (size_t width = 0; width < ARRAY_SIZE(widths); width++) {
     for (size_t filler = 0; filler < 110; filler++) {
