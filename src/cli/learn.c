@@ -15,11 +15,12 @@
 #include "core/escape.h"
 #include "core/file.h"
 #include "core/text.h"
+#include "plan/named-secrets.h"
 #include "policy/generalise.h"
 #include "session/events.h"
 
 enum learn_option { LEARN_WRITE = 1000, LEARN_PROJECT, LEARN_OUTPUT };
-enum { REMARKS_MAX = 40 };
+enum { REMARKS_MAX = 40, SEARCH_MAX = 1000000 };
 
 static const struct option_spec learn_options[] = {
     {LEARN_WRITE, "write", 0, ARGUMENT_NONE, NULL, "add the proposal to your policy.yaml",
@@ -157,6 +158,39 @@ static char *heading_of(const struct invocation *invocation, const struct lesson
   return text_steal(&text);
 }
 
+static bool can_be_written(const struct strv *paths) {
+  STRV_FOREACH (path, paths) {
+    _cleanup_free_ char *word = policy_quote_path(*path);
+    if (!word)
+      return false;
+  }
+  return true;
+}
+
+/* Adds what has to be hidden in a folder that is proposed. False if that cannot be known or said.
+ */
+static bool hide_named(const struct policy *policy, const char *folder, struct strv *hidden) {
+  _cleanup_strv_ struct strv found = {0};
+  if (!named_secrets_find(policy, folder, SEARCH_MAX, &found) || !can_be_written(&found))
+    return false;
+  STRV_FOREACH (path, &found)
+    strv_add(hidden, *path);
+  return true;
+}
+
+/* A rule allows everything in its folder: files called like secrets are hidden by a rule, too. */
+static void hide_named_secrets(const struct policy *policy, struct proposal *proposal) {
+  size_t count = 0;
+  for (size_t i = 0; i < proposal->count; i++) {
+    struct proposed item = proposal->items[i];
+    if (!item.folder || hide_named(policy, item.path, &proposal->hidden))
+      proposal->items[count++] = item;
+    else
+      strv_take(&proposal->too_broad, item.path);
+  }
+  proposal->count = count;
+}
+
 static int propose(const struct invocation *invocation, const struct policy_context *context,
                    struct lesson *lesson, char **ret_yaml, struct sb_error *error) {
   _cleanup_policy_ struct policy *policy = NULL;
@@ -165,7 +199,9 @@ static int propose(const struct invocation *invocation, const struct policy_cont
   if (policy_load(context, &policy, error) < 0)
     return -1;
   policy_resolve(policy);
+  policy->mode = MODE_DYNAMIC; /* that is what was learned in */
   policy_generalise(policy, context, lesson->reads, lesson->count, &proposal);
+  hide_named_secrets(policy, &proposal);
   if (lesson->unsaid > 0)
     strv_addf(&lesson->remarks, "and %zu more: sandbox audit %s --decision deny", lesson->unsaid,
               lesson->session);

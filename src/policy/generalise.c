@@ -173,6 +173,7 @@ void proposal_clear(struct proposal *proposal) {
     free(proposal->items[i].path);
   free(proposal->items);
   strv_clear(&proposal->too_broad);
+  strv_clear(&proposal->hidden);
   *proposal = (struct proposal){0};
 }
 
@@ -224,6 +225,19 @@ static void append_proposed(struct text *text, const struct policy_context *cont
   text_append_char(text, '\n');
 }
 
+/* A rule for a folder would otherwise allow what nobody would allow by an answer for it. */
+static void append_hidden(struct text *text, const struct policy_context *context,
+                          const struct strv *hidden) {
+  if (hidden->count > 0)
+    text_append(text, "  hide:\n");
+  STRV_FOREACH (path, hidden) {
+    _cleanup_free_ char *pattern = pattern_of(context, *path);
+    text_append(text, "    - ");
+    (void)yaml_append_text(text, pattern); /* others are not proposed with what they lie in */
+    text_append(text, " # a secret, by its name\n");
+  }
+}
+
 static void append_remarks(struct text *text, const struct proposal *proposal,
                            const struct strv *remarks) {
   if (proposal->too_broad.count + remarks->count == 0)
@@ -250,6 +264,7 @@ char *proposal_to_yaml(const struct proposal *proposal, const struct policy_cont
     text_append(&text, "filesystem:\n  read:\n");
   for (size_t i = 0; i < proposal->count; i++)
     append_proposed(&text, context, &proposal->items[i]);
+  append_hidden(&text, context, &proposal->hidden);
   append_remarks(&text, proposal, remarks);
   return text_steal(&text);
 }

@@ -21,6 +21,7 @@ struct proposal {
   struct proposed *items; /* sorted, none below another */
   size_t count;
   struct strv too_broad; /* folders that were listed and are not proposed */
+  struct strv hidden; /* in what is proposed, to be hidden by the same file; for who looks there */
 };
 
 void policy_generalise(const struct policy *policy, const struct policy_context *context,

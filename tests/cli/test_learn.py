@@ -73,6 +73,30 @@ def test_secrets_stay_hidden(ground):
     assert proposed(result.stderr) == []
 
 
+def test_what_is_called_like_a_secret_is_not_read(ground):
+    """Beside it others are: the control."""
+    ground.box.identity.file(ground.path("other/.env"), ground.box.canary)
+    words = [ground.path("other/.env"), ground.path("other/one")]
+    assert ground.box.canary in ground.box.plain(["cat", *words]).stdout, "the control"
+    result = ground.learn("--", "cat", *words)
+    assert result.stdout == "content of other/one\n", result
+    assert proposed(result.stderr) == [ground.path("other/one")], result
+    assert f"{words[0]}: denied" in result.stderr, result
+
+
+@pytest.mark.parametrize("reads", ["cat {0}/a {0}/b {0}/c", "ls -A {0}"])
+def test_what_is_called_like_a_secret_is_hidden_in_a_proposed_folder(ground, reads):
+    secrets = [ground.path(name) for name in ("sdk/.env", "sdk/deep/server.env")]
+    for path in secrets:
+        ground.box.identity.file(path, ground.box.canary)
+    ground.box.identity.file(ground.path("sdk/.env.example"), "an example\n")
+    result = ground.learn("--write", "--", "sh", "-c", reads.format(ground.path("sdk")))
+    assert proposed(result.stderr) == [ground.path("sdk"), *secrets], result
+    assert "  hide:" in result.stderr and "a secret, by its name" in result.stderr, result
+    after = ground.dynamic("cat", *secrets, ground.path("sdk/a"), ground.path("sdk/.env.example"))
+    assert after.stdout == "content of sdk/a\nan example\n", after
+
+
 def test_writes_outside_stay_refused(ground):
     target = ground.path("sdk/made")
     result = ground.learn("--", "sh", "-c", f"echo x > {target}; echo y > inside; cat inside")
