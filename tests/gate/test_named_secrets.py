@@ -156,7 +156,7 @@ def test_who_allows_a_folder_is_told(box, gate, secrets):
 def test_one_that_appears_later_is_covered(box, gate, secrets, how):
     """The control: a file of another name that appears in the same way can be read."""
     name = ".env" if how == "replaced" else "sub/late.env"
-    script = (f"cat {secrets}/file; echo ready; while ! cat {secrets}/sub/late 2>/dev/null; do sleep 0.05; done; "
+    script = (f"cat {secrets}/file; echo ready; until grep late {secrets}/sub/late 2>/dev/null; do sleep 0.05; done; "
               f"sleep 1; cat {secrets}/{name}")
     with gates.Session(box, gate, ["/bin/sh", "-c", script], lambda event: approve(tree=secrets)) as it:
         assert sessions.eventually(lambda: it.asked)
