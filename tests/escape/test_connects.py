@@ -102,9 +102,8 @@ def test_no_race_is_won(box):
             assert result["leaks"] == 0, (how, result)
             assert result["tries"] > 50 and result["own"] > 0, (how, result)
         for how in RACES:
-            naive = box.plain([gates.program(box.world, "gate-naive"), host,
-                               *race_argv(box, how, 0.3, host)])
-            assert counts(naive.stdout)["leaks"] > 0, f"control of {how}: {naive}"
+            argv = [gates.program(box.world, "gate-naive"), host, *race_argv(box, how, 0.3, host)]
+            assert any(counts(box.plain(argv).stdout)["leaks"] > 0 for _ in range(10)), f"control of {how}"
 
 
 KINDS = r"""

@@ -88,7 +88,7 @@ def test_a_watch_without_a_name(box, gate, watched, way):
     assert allowed == [f"{way} changed"] and asked == [("list", path)], (allowed, asked)
 
 
-@places(*PLACES)
+@places("sub", "top-file")
 def test_a_watch_that_follows_no_links(box, gate, watched):
     path, _ = watched
     argv = [files(box), "inotify-nofollow", path]
@@ -103,7 +103,7 @@ def test_a_watch_that_follows_no_links(box, gate, watched):
     assert lines(refused) == ["inotify-nofollow EACCES"], refused
 
 
-@places(*PLACES)
+@places("sub", "top")
 def test_a_watch_by_a_thread(box, gate, watched):
     path, _ = watched
     if gate == "fuse" and not gates.TELLS_WHO_ASKS:
@@ -115,7 +115,7 @@ def test_a_watch_by_a_thread(box, gate, watched):
         assert asked == [(want(path), path)], asked
 
 
-@places(*PLACES)
+@places("sub", "top")
 def test_a_watch_by_who_is_traced(box, gate, watched):
     """Nobody else can hold it. Where a name is looked up it waits there; elsewhere it fails once, and is
     native from then on. Once is not offered."""
