@@ -280,6 +280,22 @@ static int cover(struct keeping *keeping, struct kept_name *name, int fd, mode_t
   return -EINVAL;
 }
 
+static int step(struct keeping *keeping, struct kept_name *name);
+
+/* The folders above it that must not be moved, before the name itself: what is protected in a
+ * folder that somebody put there a moment ago could be moved out of the way with it. 0 if they were
+ * so. */
+static int pin_above(struct keeping *keeping, const struct kept_name *name) {
+  int result = 0;
+  for (size_t i = 0; i < keeping->list.name_count && result == 0; i++) {
+    struct kept_name *above = &keeping->list.names[i];
+    bool is_above = path_is_under(name->path, above->path) && strcmp(name->path, above->path) != 0;
+    if (is_above && above->kind == KEPT_PIN)
+      result = step(keeping, above);
+  }
+  return result == 0 ? powers_go(&keeping->powers, IN_SESSION) : result;
+}
+
 /* One attempt: 0 if it is as it should be, 1 if something was done, or a negative errno. */
 static int step(struct keeping *keeping, struct kept_name *name) {
   struct look look;
@@ -300,6 +316,9 @@ static int step(struct keeping *keeping, struct kept_name *name) {
     return result;
   if (S_ISLNK(look.mode) && name->kind == KEPT_MASK)
     return cover_behind_link(keeping, name->path);
+  result = pin_above(keeping, name);
+  if (result != 0)
+    return result; /* looked at again: it may have been replaced together with them */
   name->folder = S_ISDIR(look.mode) && !name->content;
   result = cover(keeping, name, fd, look.mode);
   /* Gone while we looked: there is something else by now, or nothing. */
