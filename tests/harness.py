@@ -641,14 +641,15 @@ class LeakCheck:
                      if path not in self.mounts]
         problems += [f"placeholder left in the project: {name}"
                      for name in sorted(self._protected_names() - self.names)]
-        problems += [f"left in /tmp: {path}" for path in self._left_temporary(wait)]
+        problems += [f"left in /tmp: {path}" for path in self._left_temporary()]
         problems += self._files(self.box.identity.runtime, self.RUNTIME_ALLOWED)
         problems += self._files(self.box.identity.state, self.STATE_ALLOWED)
         return problems
 
-    def _left_temporary(self, wait):
-        """What another test of root's has there is locked, or gone soon."""
-        left, patience = self._temporary_folders() - self.temporary, Patience(wait)
+    def _left_temporary(self):
+        """What another test of root's has there is locked, or gone soon: one that kills sessions
+        looks at the end whether the next one removes what they left."""
+        left, patience = self._temporary_folders() - self.temporary, Patience(30)
         while left and not patience.is_over():
             time.sleep(0.05)
             left = {path for path in left if is_unlocked(path)}
