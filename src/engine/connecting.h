@@ -56,6 +56,7 @@ struct judge {
   const struct plan *plan;
   int proc;            /* the host's /proc */
   int outside, inside; /* lines to the kernel: of the host's and of the session's network */
+  int *held;           /* the plan's sockets, as long as they are there; -1: another one by now */
   uint64_t network;    /* the kernel's cookie of the latter; 0: not known */
 };
 

@@ -16,6 +16,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include "core/alloc.h"
 #include "core/cleanup.h"
 #include "core/file.h"
 #include "core/unix-diag.h"
@@ -27,8 +28,23 @@
 #define MOUNTS_LIMIT (16u << 20)
 #define EVERY_STATE  UINT32_MAX
 
+static bool is_same(const struct stat *status, dev_t device, ino_t inode) {
+  return status->st_dev == device && status->st_ino == inode;
+}
+
+/* An inode's number is given away again when the object is gone. One that is held keeps its own. */
+static int hold(const struct plan_socket *socket) {
+  struct stat status;
+  _cleanup_close_ int fd = open(socket->path, O_PATH | O_CLOEXEC | O_NOFOLLOW);
+  bool same = fd >= 0 && fstat(fd, &status) == 0 && is_same(&status, socket->device, socket->inode);
+  return same ? steal_fd(&fd) : -1;
+}
+
 int judge_prepare(struct judge *judge, const struct plan *plan, int proc) {
   *judge = (struct judge){.plan = plan, .proc = proc, .outside = unix_diag_open(), .inside = -1};
+  judge->held = xcalloc(plan->socket_count + 1, sizeof *judge->held);
+  for (size_t i = 0; i < plan->socket_count; i++)
+    judge->held[i] = hold(&plan->sockets[i]);
   return judge->outside < 0 ? judge->outside : 0;
 }
 
@@ -155,10 +171,6 @@ static bool is_bound_inside(const struct judge *judge, int object, const struct 
 
 /* ---- policy ---- */
 
-static bool is_same(const struct stat *status, dev_t device, ino_t inode) {
-  return status->st_dev == device && status->st_ino == inode;
-}
-
 /* Whoever listens may have started anew since. Only what the command cannot rename is believed. */
 static bool is_there_now(const char *path, const struct stat *object) {
   struct open_how how = {.flags = O_PATH | O_CLOEXEC | O_NOFOLLOW,
@@ -173,7 +185,8 @@ static bool is_there_now(const char *path, const struct stat *object) {
 static bool is_listed(const struct judge *judge, const struct stat *object) {
   for (size_t i = 0; i < judge->plan->socket_count; i++) {
     const struct plan_socket *socket = &judge->plan->sockets[i];
-    if (is_same(object, socket->device, socket->inode) || is_there_now(socket->path, object))
+    bool known = judge->held[i] >= 0 && is_same(object, socket->device, socket->inode);
+    if (known || is_there_now(socket->path, object))
       return true;
   }
   return false;

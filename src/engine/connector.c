@@ -280,13 +280,13 @@ static int enter_session(int user_ns, int mount_ns) {
 }
 
 /* As many as there are descriptors for. */
-static size_t most_waiting(void) {
+static size_t most_waiting(size_t held) {
   struct rlimit files;
-  if (getrlimit(RLIMIT_NOFILE, &files) < 0 || files.rlim_max <= OWN_FILES + 2)
+  if (getrlimit(RLIMIT_NOFILE, &files) < 0 || files.rlim_max <= OWN_FILES + held + 2)
     return 1;
   files.rlim_cur = files.rlim_max;
   (void)setrlimit(RLIMIT_NOFILE, &files);
-  size_t most = (files.rlim_max - OWN_FILES) / 2;
+  size_t most = (files.rlim_max - OWN_FILES - held) / 2;
   return most < WAITING_LIMIT ? most : WAITING_LIMIT;
 }
 
@@ -303,7 +303,7 @@ static int prepare(struct connecting *connecting, const struct connector_input *
   if (result < 0)
     return result;
   (void)ioctl(connecting->listener, SECCOMP_IOCTL_NOTIF_SET_FLAGS, flags);
-  connecting->waiting_limit = most_waiting();
+  connecting->waiting_limit = most_waiting(input->plan->socket_count);
   connecting->waiting = xcalloc(connecting->waiting_limit, sizeof *connecting->waiting);
   return 0;
 }

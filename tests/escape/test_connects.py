@@ -227,6 +227,47 @@ def test_socket_that_policy_names(box):
     assert verdicts == ["OPEN", "OPEN", "DENIED", "KEPT", "KEPT"]
 
 
+def give_number(stack, box, number):
+    """A socket of the host whose inode has a number that another one had, or None."""
+    for count in range(64):
+        path = box.path(f"other{count}.sock")
+        stack.enter_context(served(box, path))
+        if os.stat(path).st_ino == number:
+            return path
+    return None
+
+
+@STATIC
+@pytest.mark.parametrize("used", ["unused", "used"])
+def test_socket_with_the_number_of_one_that_policy_names(box, used):
+    """The named one is gone, and the file system gives its inode's number to the next one; unless somebody holds it."""
+    listed = box.path("listed.sock")
+    policy = box.identity.file(box.home("sockets.yaml"),
+                               f"version: 1\nnetwork: {{unix_sockets: ['{listed}']}}\n")
+    tries = f"{box.attempt} unix {listed}; touch tried; until [ -e go ]; do sleep 0.02; done; " \
+        f"for name in other*.sock; do {box.attempt} unix $name; done"
+    with contextlib.ExitStack() as stack:
+        with served(box, listed):
+            number = os.stat(listed).st_ino
+            finish = stack.enter_context(session(box, ["sh", "-c", tries], ["--policy", policy]))
+            verdicts = []
+            thread = threading.Thread(target=lambda: verdicts.extend(finish().splitlines()))
+            if used == "used":
+                thread.start()
+                wait_for(lambda: os.path.exists(box.path("tried")))
+        taken = give_number(stack, box, number)
+        box.identity.file(box.path("go"), "")
+        if used == "used":
+            thread.join(30)
+            assert verdicts.pop(0).startswith("OPEN") and not taken, "it is held as long as the session runs"
+        else:
+            if not taken:
+                pytest.skip("this file system does not give a number away again soon")
+            assert box.plain([box.attempt, "unix", taken]).verdict()[0] == "OPEN", "control"
+            verdicts = finish().splitlines()[1:]
+    assert verdicts and all(line.startswith("DENIED") for line in verdicts), verdicts
+
+
 @STATIC
 def test_second_name_of_a_socket(box):
     """A hard link in the project, made by the command, is the host's socket all the same."""
