@@ -45,6 +45,12 @@ def kill(pid, number=signal.SIGKILL):
         pass
 
 
+def kill_workload(process):
+    """Init's child may be the maker of the network namespace, which may just have ended by itself."""
+    while process.poll() is None and (pid := find(process, "workload")):
+        kill(pid)
+
+
 def nothing_runs(before, wait=1.0 * SLOWNESS):
     """No process of the session after at most a second."""
     patience = Patience(wait)
@@ -78,9 +84,8 @@ def test_killed_at_any_moment(box, target):
         pid = find(process, target)
         assert pid, f"no {target}: {process.poll()} {process.stderr.read()}"
         kill(pid)
-        # Init's child may be the maker of the network namespace, which may just have ended by itself.
-        while target == "workload" and process.poll() is None and (pid := find(process, target)):
-            kill(pid)
+        if target == "workload":
+            kill_workload(process)
         status = process.wait(TIMEOUT)
         error = process.stderr.read().decode()
         process.stderr.close()
@@ -208,7 +213,7 @@ def test_init_stopped_is_no_way_to_stay(box):
 
 def test_command_killed(box):
     process = running(box)
-    kill(find(process, "workload"))
+    kill_workload(process)
     assert process.wait(TIMEOUT) == 137
 
 
