@@ -26,8 +26,8 @@ struct fuse_entry_param fuse_entry_of(struct fuse_gate *fuse, struct node *node,
                    : node->fixed                    ? ENDLESS
                    : !S_ISDIR(node->status.st_mode) ? 0
                    /* bind(2) can be asked about only while it looks its folder up. */
-                   : fuse->gate->config.plan->ask_writes ? 0
-                                                         : FOLDER_SECONDS;
+                   : fuse_may_ask_to_write(fuse, path) ? 0
+                                                       : FOLDER_SECONDS;
   struct fuse_entry_param entry = {
       .ino = fuse_number_of(node),
       .generation = 1,

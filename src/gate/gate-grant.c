@@ -28,13 +28,28 @@ static bool may_be_covered(const struct gate *gate, const char *mount) {
          !strv_contains(&gate->granted_writable, mount) && !is_named_secret(gate, mount);
 }
 
-static bool has_mount_below(const struct gate *gate, const char *path) {
-  STRV_FOREACH (mount, &gate->mounts) {
-    const char *below = path_below(*mount, path);
-    if (below && below[0] && !may_be_covered(gate, *mount))
+static bool is_below(const char *path, const char *folder) {
+  const char *below = path_below(path, folder);
+  return below && below[0];
+}
+
+/* What an answer that was kept allows to write to is mounted when it is first used, also in a
+ * folder that may only be read. */
+static bool has_writable_below(const struct policy *policy, const char *path) {
+  for (size_t i = 0; i < policy->rule_count; i++) {
+    const struct rule *rule = &policy->rules[i];
+    if (rule->granted && rule->kind == RULE_WRITE && is_below(rule->pattern, path))
       return true;
   }
   return false;
+}
+
+static bool has_mount_below(const struct gate *gate, const char *path) {
+  STRV_FOREACH (mount, &gate->mounts) {
+    if (is_below(*mount, path) && !may_be_covered(gate, *mount))
+      return true;
+  }
+  return has_writable_below(gate->config.policy, path);
 }
 
 /* Would a mount there be met? Not if it covers native mounts, or the folder that the call starts

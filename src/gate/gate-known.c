@@ -84,7 +84,8 @@ bool gate_is_touchable(struct gate *gate, const char *path) {
 
 bool gate_is_writable(struct gate *gate, const char *path) {
   struct answered answer;
-  return gate_find_touched(gate, path, &answer) && answer.writable;
+  return (gate_find_touched(gate, path, &answer) && answer.writable) ||
+         decisions_keep_writable(gate->config.decisions, path);
 }
 
 /* ---- served without a mount ---- */

@@ -128,7 +128,7 @@ static int collect_literal(struct compiler *compiler, struct places *places,
     }
     /* The gate grants it with the first access, like any answer: what is mounted from the start
      * could not be revoked. */
-    if (rule->granted && rule->kind == RULE_READ && compiler->dynamic)
+    if (rule->granted && compiler->dynamic)
       continue;
     if (collect_rule(compiler, places, rule, error) < 0)
       return -1;

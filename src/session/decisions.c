@@ -457,6 +457,14 @@ void decisions_denied_below(const struct decisions *decisions, const char *tree,
   approvals_denied_below(&decisions->approvals, tree, writes, ret_paths);
 }
 
+bool decisions_keep_writable(struct decisions *decisions, const char *path) {
+  const struct access_request request = {.subject = SUBJECT_FILE, .want = WANT_WRITE, .path = path};
+  const struct policy *policy = decisions->config.policy;
+  const struct decision decision = policy_decide(policy, path, ACCESS_WRITE);
+  return decision.verdict == VERDICT_ALLOW && decision.rule->granted &&
+         decisions_judge(decisions, &request).answer == ANSWER_ALLOW;
+}
+
 void decisions_note_refused(struct decisions *decisions, const struct access_request *request,
                             const char *reason) {
   decisions->counts.refused_writes++;

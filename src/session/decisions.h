@@ -41,6 +41,9 @@ bool decisions_may_allow_hosts(const struct decisions *decisions);
 void decisions_denied_below(const struct decisions *decisions, const char *tree, bool writes,
                             struct strv *ret_paths);
 
+/* Does an answer that was kept, and not taken back since, allow writing there? */
+bool decisions_keep_writable(struct decisions *decisions, const char *path);
+
 /* A write to a gated place that is refused without a question: audited, counted, summarised. */
 void decisions_note_refused(struct decisions *decisions, const struct access_request *request,
                             const char *reason);
