@@ -194,10 +194,10 @@ class Session:
 
 
 @contextlib.contextmanager
-def halfway(box, gate, before, after, answer):
+def halfway(box, gate, before, after, answer, options=()):
     """A session in which one script has run, and another waits for go_on()."""
     script = f"{before}; touch ready; while [ ! -e go ]; do sleep 0.02; done; {after}"
-    with Session(box, gate, ["/bin/sh", "-c", script], answer) as it:
+    with Session(box, gate, ["/bin/sh", "-c", script], answer, options) as it:
         assert sessions.eventually(lambda: os.path.exists(box.path("ready")))
         yield it
 

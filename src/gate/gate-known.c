@@ -1,11 +1,13 @@
 /* What is known of a path before anybody is asked: whether it is hidden, mounted, served, or
  * allowed by policy when something first touches it. Changes nothing that a session can see. */
 #include <string.h>
+#include <sys/stat.h>
 
 #include "core/cleanup.h"
 #include "core/file.h"
 #include "core/path.h"
 #include "gate/gate-private.h"
+#include "plan/inodes.h"
 
 /* ---- mounted ---- */
 
@@ -100,18 +102,26 @@ static bool is_denied(const struct gate *gate, const char *path) {
   return false;
 }
 
-/* Secrets and their second names are decided about one by one. */
-bool gate_is_served(struct gate *gate, const struct access_request *request) {
-  if (request->want == WANT_WRITE || request->want == WANT_CONNECT || gate->served.count == 0)
-    return false;
-  second_names_prepare(gate, request->device);
-  struct decision decision = policy_decide(gate->config.policy, request->path, ACCESS_READ);
-  if (gate_is_hidden(gate, request->path) || inode_set_contains(&gate->linked, request->inode) ||
-      decision.verdict == VERDICT_HIDE || decision.secret || is_denied(gate, request->path))
-    return false;
+static bool is_in_served_tree(const struct gate *gate, const char *path) {
   STRV_FOREACH (tree, &gate->served) {
-    if (path_is_under(request->path, *tree))
+    if (path_is_under(path, *tree))
       return true;
   }
   return false;
+}
+
+static bool is_second_name(const struct gate *gate, const char *path) {
+  struct stat status;
+  return lstat(path, &status) == 0 && inode_is_hidden(&gate->config.plan->hidden, &status);
+}
+
+/* Secrets and their second names are decided about one by one. */
+bool gate_is_served(struct gate *gate, const struct access_request *request) {
+  if (request->want == WANT_WRITE || request->want == WANT_CONNECT ||
+      !is_in_served_tree(gate, request->path))
+    return false;
+  struct decision decision = policy_decide(gate->config.policy, request->path, ACCESS_READ);
+  return !gate_is_hidden(gate, request->path) && decision.verdict != VERDICT_HIDE &&
+         !decision.secret && !is_denied(gate, request->path) &&
+         !is_second_name(gate, request->path);
 }

@@ -45,11 +45,8 @@ void gate_ask(struct gate *gate, struct waiting *waiting) {
   if (answer.answer != ANSWER_PENDING) {
     waiting->ticket = 0;
     settle(gate, waiting, &answer);
-  } else {
+  } else
     (void)jobs_need_broker(gate); /* while the person thinks */
-    if (waiting->request.subject == SUBJECT_FILE)
-      second_names_prepare(gate, waiting->request.device);
-  }
 }
 
 void gate_withdraw(struct gate *gate, struct waiting *waiting) {
@@ -114,7 +111,6 @@ void gate_free(struct gate *gate) {
   strv_clear(&gate->touched[0]);
   strv_clear(&gate->touched[1]);
   strv_clear(&gate->too_large);
-  inode_set_clear(&gate->linked);
   gate_forget_asked(gate);
   free(gate);
 }

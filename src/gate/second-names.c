@@ -8,6 +8,7 @@
 #include "core/cleanup.h"
 #include "core/path.h"
 #include "gate/waiting.h"
+#include "plan/inodes.h"
 #include "plan/walk.h"
 
 struct search {
@@ -16,17 +17,6 @@ struct search {
   struct strv *names;
   size_t seen;
 };
-
-/* Of the file system that holds the folder: a link cannot lead to another. */
-void second_names_prepare(struct gate *gate, dev_t device) {
-  if (gate->linked_known && gate->linked.device == device)
-    return;
-  inode_set_clear(&gate->linked);
-  gate->linked = (struct inode_set){.device = device};
-  STRV_FOREACH (hidden, &gate->config.plan->hidden)
-    inode_set_add_linked(&gate->linked, *hidden);
-  gate->linked_known = true;
-}
 
 static bool visit(void *context, const struct walk_entry *entry) {
   struct search *search = context;
@@ -37,13 +27,18 @@ static bool visit(void *context, const struct walk_entry *entry) {
   return true;
 }
 
-bool second_names_find(struct gate *gate, const char *folder, struct strv *ret_names) {
+/* Which hidden files have one is found out for each grant: the host makes links while a session
+ * runs. Of the file system that holds the folder: a link cannot lead to another. */
+bool second_names_find(const struct gate *gate, const char *folder, struct strv *ret_names) {
   struct stat status;
   if (lstat(folder, &status) < 0 || !S_ISDIR(status.st_mode))
     return true;
-  second_names_prepare(gate, status.st_dev);
-  struct search search = {.linked = &gate->linked, .folder = folder, .names = ret_names};
-  if (gate->linked.count > 0)
+  struct inode_set linked = {.device = status.st_dev};
+  STRV_FOREACH (hidden, &gate->config.plan->hidden)
+    inode_set_add_linked(&linked, *hidden);
+  struct search search = {.linked = &linked, .folder = folder, .names = ret_names};
+  if (linked.count > 0)
     walk_folder(folder, 0, visit, &search);
+  inode_set_clear(&linked);
   return search.seen <= GRANT_ENTRY_LIMIT;
 }

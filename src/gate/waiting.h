@@ -5,7 +5,6 @@
 #include "core/strv.h"
 #include "engine/broker.h"
 #include "gate/gate.h"
-#include "plan/inodes.h"
 
 enum outcome {
   OUTCOME_RETRY,  /* the object is mounted where the call looks for it: walk the path again */
@@ -73,8 +72,6 @@ struct gate {
       served; /* FUSE with ask_writes: readable trees that are not mounted, see gate-grant.c */
   struct strv touched[2]; /* readable, writable: granted when first touched; resolved on demand */
   bool touched_known;
-  struct inode_set linked; /* hidden files with a second name, on the device of the last grant */
-  bool linked_known;
   struct strv too_large; /* folders of which it cannot be known what has to stay covered in them */
   struct broker broker;
   struct grant_job *jobs;
@@ -131,16 +128,13 @@ void gate_withdraw(struct gate *gate, struct waiting *waiting);
 /* The host replaced or removed the object of a grant. */
 void gate_renew(struct gate *gate, const char *path);
 
-/* Finds out which hidden files of the device have second names, if it is not known yet. */
-void second_names_prepare(struct gate *gate, dev_t device);
-
 /* How much of a folder is looked at before it is granted: a tenth of a second at most, since the
  * gate serves nobody else meanwhile. */
 #define GRANT_ENTRY_LIMIT 50000
 
 /* Adds the names in a folder by which hidden files could be read. False: it is too large to know.
  */
-bool second_names_find(struct gate *gate, const char *folder, struct strv *ret_names);
+bool second_names_find(const struct gate *gate, const char *folder, struct strv *ret_names);
 
 /* Is the path a native mount, or above one? */
 bool gate_leads_to_mount(const struct gate *gate, const char *path);

@@ -101,6 +101,17 @@ bool inode_set_contains(const struct inode_set *set, ino_t inode) {
   return set->count > 0 && set->slots[slot_of(set, inode)] == inode;
 }
 
+bool inode_is_hidden(const struct strv *hidden, const struct stat *status) {
+  if (!S_ISREG(status->st_mode) || status->st_nlink < 2)
+    return false;
+  struct inode_set set = {.device = status->st_dev};
+  STRV_FOREACH (path, hidden)
+    inode_set_add_tree(&set, *path);
+  bool contained = inode_set_contains(&set, status->st_ino);
+  inode_set_clear(&set);
+  return contained;
+}
+
 void inode_set_clear(struct inode_set *set) {
   free(set->slots);
   *set = (struct inode_set){0};

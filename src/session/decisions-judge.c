@@ -5,6 +5,7 @@
 
 #include "core/path.h"
 #include "core/strv.h"
+#include "plan/inodes.h"
 #include "session/ancestors.h"
 #include "session/decisions-private.h"
 
@@ -45,25 +46,17 @@ static const char *hidden_above(const struct decisions *decisions, const char *p
 }
 
 /* A second name (hard link) of a hidden file is the hidden file. */
-static bool is_second_name(struct decisions *decisions, const struct access_request *request) {
+static bool is_second_name(const struct decisions *decisions,
+                           const struct access_request *request) {
   const struct strv *hidden = decisions->config.hidden;
   struct stat status;
-  if (!hidden || lstat(request->path, &status) < 0 || !S_ISREG(status.st_mode) ||
-      status.st_nlink < 2)
-    return false;
-  if (decisions->secrets.device != status.st_dev || decisions->secrets.count == 0) {
-    inode_set_clear(&decisions->secrets);
-    decisions->secrets = (struct inode_set){.device = status.st_dev};
-    for (size_t i = 0; i < hidden->count; i++)
-      inode_set_add_tree(&decisions->secrets, hidden->items[i]);
-  }
-  return inode_set_contains(&decisions->secrets, status.st_ino);
+  return hidden && lstat(request->path, &status) == 0 && inode_is_hidden(hidden, &status);
 }
 
 /* True if the object is hidden although no rule says so of its name. Only a rule that names the
  * hidden object or something in it opens it. */
-static bool is_hidden_object(struct decisions *decisions, const struct access_request *request,
-                             const struct rule *rule) {
+static bool is_hidden_object(const struct decisions *decisions,
+                             const struct access_request *request, const struct rule *rule) {
   const char *above = hidden_above(decisions, request->path);
   if (above)
     return !rule || rule->is_glob || !path_is_under(rule->pattern, above);

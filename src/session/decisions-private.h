@@ -2,7 +2,6 @@
  * answering (decisions-answer.c). */
 #pragma once
 
-#include "plan/inodes.h"
 #include "policy/policy.h"
 #include "session/approvals.h"
 #include "session/bucket.h"
@@ -46,7 +45,6 @@ struct decisions {
   size_t next_settled;
   char *tree;               /* of the last answer */
   char unreadable[32];      /* the last program of which that was said */
-  struct inode_set secrets; /* files behind hidden names, of the device asked about last */
 };
 
 struct outcome outcome_denied(enum denial_reason reason, const char *by);

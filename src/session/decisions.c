@@ -52,7 +52,6 @@ void decisions_free(struct decisions *decisions) {
   summarise(decisions);
   approvals_clear(&decisions->approvals);
   denials_clear(&decisions->denials);
-  inode_set_clear(&decisions->secrets);
   free(decisions->questions);
   free(decisions->supervisors);
   free(decisions->tree);

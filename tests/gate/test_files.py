@@ -584,6 +584,34 @@ def test_second_names_of_secrets_stay_hidden(box, gate, ground, writes):
     assert len(asked) == 1, "not one grant"
 
 
+@pytest.mark.parametrize("writes", ["false", "true"])
+def test_second_names_that_the_host_makes_later(box, gate, ground, writes):
+    """Folders are granted, or served, before and after. The control: outside it can be read."""
+    box.identity.file(box.home("writes.yaml"), f"version: 1\nfilesystem: {{ask_writes: {writes}}}\n")
+    later = box.identity.file(box.home("later/file"), "content of the later one\n")
+    second = f"{os.path.dirname(later)}/innocent"
+    with gates.halfway(box, gate, f"cat {ground}/file", f"cat {later}; cat {second}",
+                       lambda event: gates.approve(tree=os.path.dirname(event["path"])),
+                       options=["--policy", box.home("writes.yaml")]) as it:
+        os.link(box.home(".ssh/id_rsa"), second)
+        assert box.canary in box.plain(["cat", second]).stdout
+        gates.go_on(box)
+        inside = it.finish()
+    assert inside.stdout == "content of the file\ncontent of the later one\n", (inside, it.asked)
+    assert "denied" in inside.stderr and box.canary not in inside.stderr
+
+
+def test_a_second_name_of_a_secret_that_was_saved_anew(box, gate, ground):
+    """Another object by now, which was not one when the first second name was looked at. Nobody is asked about it."""
+    os.link(box.home(".netrc"), f"{ground}/first")
+    with gates.halfway(box, gate, f"cat {ground}/first", f"cat {ground}/second", lambda event: gates.approve()) as it:
+        os.rename(box.identity.file(box.home("saved"), box.canary, 0o600), box.home(".netrc"))
+        os.link(box.home(".netrc"), f"{ground}/second")
+        gates.go_on(box)
+        inside = it.finish()
+    assert (inside.stdout, inside.stderr.count("denied"), it.asked) == ("", 2, []), inside
+
+
 @pytest.mark.skipif(not gates.LONG, reason="fifty thousand files: only with SANDBOX_TEST_LONG=1")
 def test_second_names_in_a_folder_too_large_to_search(box, gate, ground):
     """Its files are granted one by one."""
