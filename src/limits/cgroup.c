@@ -15,8 +15,7 @@
 #include "core/cleanup.h"
 #include "core/file.h"
 
-#define FOLDER_FLAGS   (O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW)
-#define MONITOR_SUFFIX ".monitor"
+#define FOLDER_FLAGS (O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW)
 
 int cgroup_add_hierarchy(struct limit_group *group, int *parent, unsigned controllers) {
   if (group->hierarchy_count == HIERARCHIES_MAX)
@@ -152,11 +151,11 @@ static bool is_alone(int folder) {
 }
 
 static void monitor_name(const struct limit_group *group, char *ret_name, size_t size) {
-  snprintf(ret_name, size, "%s" MONITOR_SUFFIX, group->name);
+  snprintf(ret_name, size, "%s" CGROUP_MONITOR_SUFFIX, group->name);
 }
 
 void cgroup_v2_move_back(struct limit_group *group) {
-  char name[sizeof group->name + sizeof MONITOR_SUFFIX];
+  char name[sizeof group->name + sizeof CGROUP_MONITOR_SUFFIX];
   int own = group->hierarchies[0].parent;
   monitor_name(group, name, sizeof name);
   switch_controllers(own, group->hierarchies[0].controllers, '-');
@@ -169,7 +168,7 @@ void cgroup_v2_move_back(struct limit_group *group) {
  * we step aside into a leaf, so that the group can give controllers to its children. Leaving the
  * group costs a grace period of the kernel (15 ms and more), so this comes last. */
 static int make_room(struct limit_group *group, const char *own, unsigned needed) {
-  char name[sizeof group->name + sizeof MONITOR_SUFFIX];
+  char name[sizeof group->name + sizeof CGROUP_MONITOR_SUFFIX];
   monitor_name(group, name, sizeof name);
   _cleanup_close_ int folder = open(own, FOLDER_FLAGS);
   if (folder < 0 || !is_usable(folder) || !is_alone(folder))

@@ -4,6 +4,10 @@
 #include "limits/limits.h"
 #include "limits/place.h"
 
+/* A session's group is called by its id, and the leaf that its monitor steps into by both. */
+#define CGROUP_PREFIX         "sandbox-"
+#define CGROUP_MONITOR_SUFFIX ".monitor"
+
 /* Which controllers the limits (and metrics, if wanted) need in that version. */
 unsigned cgroup_controllers_needed(enum cgroup_version version, const struct limit_set *set,
                                    bool metrics);

@@ -114,7 +114,7 @@ int limit_group_create(const struct limit_request *request, struct limit_group *
   group.outer_processes = request->outer_processes;
   group.metrics = request->metrics;
   group.start_ns = file_time();
-  snprintf(group.name, sizeof group.name, "sandbox-%s", request->session_id);
+  snprintf(group.name, sizeof group.name, CGROUP_PREFIX "%s", request->session_id);
   unsigned held = 0;
   if (wants_folders(request)) {
     make_folders(&group, request);

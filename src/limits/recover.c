@@ -15,6 +15,16 @@
  * never earlier than its making, so a young one may be somebody's who is just starting. */
 enum { YOUNG_SECONDS = 10 };
 
+/* Our prefix and a session's id (session_new_id), or the leaf that its monitor stepped into.
+ * Somebody else may call a group "sandbox-builds", with limits for what is started in it later. */
+static bool is_session(const char *name) {
+  static const char letters[] = "abcdefghijkmnpqrstuvwxyz23456789";
+  if (strncmp(name, CGROUP_PREFIX, strlen(CGROUP_PREFIX)) != 0)
+    return false;
+  const char *id = name + strlen(CGROUP_PREFIX), *rest = id + strspn(id, letters);
+  return rest - id == 8 && (*rest == '\0' || strcmp(rest, CGROUP_MONITOR_SUFFIX) == 0);
+}
+
 static bool is_young(int folder) {
   struct stat status;
   return fstat(folder, &status) < 0 || time(NULL) < status.st_mtime + YOUNG_SECONDS;
@@ -38,8 +48,7 @@ static size_t recover_in(int parent, const char *own) {
   }
   size_t count = 0;
   for (struct dirent *entry; (entry = readdir(folder));) {
-    if (entry->d_type == DT_DIR && strncmp(entry->d_name, "sandbox-", 8) == 0 &&
-        strcmp(entry->d_name, own) != 0)
+    if (entry->d_type == DT_DIR && is_session(entry->d_name) && strcmp(entry->d_name, own) != 0)
       count += recover_one(fd, entry->d_name);
   }
   closedir(folder);

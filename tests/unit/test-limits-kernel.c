@@ -654,14 +654,16 @@ static void abandon(struct limit_group *group) {
 
 static void test_recover(void **state) {
   (void)state;
-  struct limit_group dead = make_group("test-dead");
+  struct limit_group dead = make_group("testdead");
   size_t count = dead.hierarchy_count;
   if (dead.monitor_moved) { /* we are in a group of its, and would have to die with it */
     limit_group_remove(&dead);
     skip();
   }
+  struct limit_group foreign = make_group("builds"); /* of others, for what they start later */
   abandon(&dead);
-  struct limit_group other = make_group("test-other"), own = make_group("test-own");
+  abandon(&foreign);
+  struct limit_group other = make_group("testmate"), own = make_group("testmine");
   for (size_t i = 0; i < other.hierarchy_count; i++) {
     struct timespec old[2] = {{.tv_sec = 1000}, {.tv_sec = 1000}};
     futimens(other.hierarchies[i].folder, old); /* old, but its monitor lives */
@@ -670,6 +672,8 @@ static void test_recover(void **state) {
   assert_int_equal(limit_groups_recover(&own), 0);
   for (size_t i = 0; i < other.hierarchy_count; i++)
     assert_int_equal(faccessat(other.hierarchies[i].parent, other.name, F_OK, 0), 0);
+  for (size_t i = 0; i < own.hierarchy_count; i++)
+    assert_int_equal(unlinkat(own.hierarchies[i].parent, foreign.name, AT_REMOVEDIR), 0);
   assert_int_equal(limit_group_remove(&other), 0);
   assert_int_equal(limit_group_remove(&own), 0);
 }
