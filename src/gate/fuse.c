@@ -233,8 +233,10 @@ void held_ask(struct held *held, enum want want) {
     serve_once(held);
     return;
   }
-  if (nodes_fd(fuse->nodes, held->node) < 0 || !node_path(held->node, path, sizeof path)) {
-    fuse_reply_err(held->request, ENOENT);
+  int fd = nodes_fd(fuse->nodes, held->node);
+  if (fd < 0 || !node_path(held->node, path, sizeof path)) {
+    /* The kernel remembers what was a mount point for ever, unless it is sent to look again. */
+    fuse_reply_err(held->request, fd == -ESTALE ? ESTALE : ENOENT);
     held_free(held);
     return;
   }
@@ -298,8 +300,8 @@ static void fuse_op_readlink(fuse_req_t request, fuse_ino_t number) {
 static void fuse_op_opendir(fuse_req_t request, fuse_ino_t number, struct fuse_file_info *info) {
   struct fuse_gate *fuse = fuse_gate_of(request);
   struct node *node = fuse_node_of(fuse, number);
-  struct held *held = held_new(request, node, CALL_OPENDIR, info);
   int fd = node->fixed ? nodes_fd(fuse->nodes, node) : -1;
+  struct held *held = held_new(request, node, CALL_OPENDIR, info);
   if (fd < 0) {
     held_ask(held, held_wants[CALL_OPENDIR]);
     return;

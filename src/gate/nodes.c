@@ -123,7 +123,36 @@ static bool is_same_object(const struct stat *a, const struct stat *b) {
          (a->st_mode & S_IFMT) == (b->st_mode & S_IFMT);
 }
 
+/* What its name leads to on the host. */
+static bool look_again(struct nodes *nodes, const struct node *node, struct stat *ret_status) {
+  int parent = nodes_fd(nodes, node->parent);
+  return parent >= 0 &&
+         fstatat(parent, node->name, ret_status, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT) == 0;
+}
+
+static bool is_current(struct nodes *nodes, const struct node *node) {
+  struct stat status;
+  return !node->parent ||
+         (look_again(nodes, node, &status) && is_same_object(&status, &node->status) &&
+          is_current(nodes, node->parent));
+}
+
+/* A folder above a mount keeps its number. But when the host has put another one there, that is
+ * what its name leads to. */
+static bool may_follow(const struct node *node, const struct stat *status) {
+  return node->fixed && node->pins == 0 && S_ISDIR(node->status.st_mode) &&
+         S_ISDIR(status->st_mode);
+}
+
+static bool has_moved(struct nodes *nodes, const struct node *node) {
+  struct stat status;
+  return node->fixed && node->parent && look_again(nodes, node, &status) &&
+         !is_same_object(&status, &node->status) && may_follow(node, &status);
+}
+
 int nodes_fd(struct nodes *nodes, struct node *node) {
+  if (node->fd >= 0 && has_moved(nodes, node))
+    close_node(nodes, node);
   if (node->fd >= 0) {
     touch(nodes, node);
     return node->fd;
@@ -135,8 +164,11 @@ int nodes_fd(struct nodes *nodes, struct node *node) {
   _cleanup_close_ int fd = open_child(parent, node->name, &status);
   if (fd < 0)
     return fd;
-  if (!is_same_object(&status, &node->status))
+  bool same = is_same_object(&status, &node->status);
+  if (!same && !may_follow(node, &status))
     return -ESTALE;
+  if (!same)
+    node->status = status;
   take_fd(nodes, node, steal_fd(&fd));
   close_oldest(nodes, node);
   return node->fd;
@@ -174,11 +206,14 @@ struct node *nodes_find(struct nodes *nodes, const char *path) {
 void nodes_refresh(struct nodes *nodes, struct node *node) {
   close_node(nodes, node);
   node->fixed = false;
-  int parent = node->parent ? nodes_fd(nodes, node->parent) : -1;
+  bool is_there = node->parent && is_current(nodes, node->parent);
+  int parent = is_there ? nodes_fd(nodes, node->parent) : -1;
   struct stat status;
   int fd = parent < 0 ? -1 : open_child(parent, node->name, &status);
-  if (fd < 0)
-    return; /* gone: every use of it will say so */
+  if (fd < 0) {
+    node->status.st_ino = 0; /* gone: every use of it will say so, and it is nothing else's node */
+    return;
+  }
   node->status = status;
   take_fd(nodes, node, fd);
 }

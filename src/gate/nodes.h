@@ -1,7 +1,8 @@
 /* What the kernel knows of the gate's file system: one node for each name it looked up. A node is
  * held by a descriptor (O_PATH) that was opened from its parent's, component by component, never by
  * a path; the number of descriptors is bounded, and one that was closed is opened again only if the
- * name still leads to the same object. */
+ * name still leads to the same object. Only a folder above a mount is whatever folder has its name
+ * on the host: it must not be another node, and a host replaces folders, too. */
 #pragma once
 
 #include <stdbool.h>
@@ -21,7 +22,7 @@ struct node {
   bool told;           /* its size may be told: somebody who may open it walks again for that */
   struct stat status;  /* as it was when it was looked up */
   int fd;              /* -1: closed for want of descriptors */
-  bool fixed;          /* a mount point or above one: stays what it is, whatever the host does */
+  bool fixed;          /* a mount point or above one: keeps its number, whatever the host does */
   size_t bucket;       /* where in the table */
 };
 

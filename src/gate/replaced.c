@@ -17,10 +17,14 @@
 #define WATCH_LIMIT                                                                                \
   512 /* inotify watches are scarce: 8,192 for all programs of a user on old kernels */
 
+#define OF_NAMES  (IN_MOVED_TO | IN_MOVED_FROM | IN_CREATE | IN_DELETE)
+#define OF_ITSELF (IN_DELETE_SELF | IN_MOVE_SELF)
+
 struct replaced {
   struct replaced *next;
-  int watch;
   char *path;
+  int *watches; /* of the folders above it; the first is the one that it lies in */
+  size_t watch_count;
 };
 
 static size_t count_watched(const struct gate *gate) {
@@ -38,6 +42,31 @@ static bool is_watched(const struct gate *gate, const char *path) {
   return false;
 }
 
+static void replaced_free(struct replaced *item) {
+  free(item->path);
+  free(item->watches);
+  free(item);
+}
+
+/* A folder above it may be moved away, or be removed with all that is in it, and another one have
+ * its name. What cannot be watched is missed. */
+static void watch_folders(int changes, struct replaced *item) {
+  uint32_t events = OF_ITSELF | OF_NAMES;
+  _cleanup_free_ char *folder = path_parent(item->path);
+  while (strcmp(folder, "/") != 0 || item->watch_count == 0) {
+    int watch = inotify_add_watch(changes, folder, events | IN_ONLYDIR | IN_MASK_ADD);
+    if (watch >= 0) {
+      ARRAY_GROW(item->watches, item->watch_count);
+      item->watches[item->watch_count++] = watch;
+    } else if (item->watch_count == 0)
+      return;
+    char *above = path_parent(folder);
+    free(folder);
+    folder = above;
+    events = OF_ITSELF;
+  }
+}
+
 void replaced_watch(struct gate *gate, const char *path) {
   struct stat status;
   if (is_watched(gate, path) || lstat(path, &status) < 0 || S_ISDIR(status.st_mode) ||
@@ -45,21 +74,46 @@ void replaced_watch(struct gate *gate, const char *path) {
     return;
   if (gate->changes < 0)
     gate->changes = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
-  _cleanup_free_ char *folder = path_parent(path);
-  int watch = inotify_add_watch(gate->changes, folder,
-                                IN_MOVED_TO | IN_MOVED_FROM | IN_CREATE | IN_DELETE | IN_ONLYDIR |
-                                    IN_MASK_ADD);
-  if (watch < 0)
-    return;
   struct replaced *item = xcalloc(1, sizeof *item);
-  *item = (struct replaced){.next = gate->watched, .watch = watch, .path = xstrdup(path)};
-  gate->watched = item;
+  *item = (struct replaced){.next = gate->watched, .path = xstrdup(path)};
+  watch_folders(gate->changes, item);
+  if (item->watch_count > 0)
+    gate->watched = item;
+  else
+    replaced_free(item);
 }
 
 static void on_change(struct gate *gate, int watch, const char *name) {
   for (const struct replaced *item = gate->watched; item; item = item->next) {
-    if (item->watch == watch && strcmp(path_base(item->path), name) == 0)
+    if (item->watches[0] == watch && strcmp(path_base(item->path), name) == 0)
       gate_renew(gate, item->path);
+  }
+}
+
+static bool lies_below(const struct replaced *item, int watch) {
+  for (size_t i = 0; i < item->watch_count; i++) {
+    if (item->watches[i] == watch)
+      return true;
+  }
+  return false;
+}
+
+/* The folder is not where it was: all that was watched by way of it is found anew. */
+static void on_folder(struct gate *gate, int watch) {
+  struct replaced *moved = NULL;
+  for (struct replaced **place = &gate->watched, *item; (item = *place);) {
+    if (lies_below(item, watch)) {
+      *place = item->next;
+      item->next = moved;
+      moved = item;
+    } else
+      place = &item->next;
+  }
+  for (struct replaced *next; moved; moved = next) {
+    next = moved->next;
+    gate_renew(gate, moved->path);
+    replaced_watch(gate, moved->path);
+    replaced_free(moved);
   }
 }
 
@@ -70,10 +124,16 @@ static void on_overflow(struct gate *gate) {
 }
 
 static void on_event(void *context, const struct inotify_event *event, const char *name) {
+  struct gate *gate = context;
   if (event->mask & IN_Q_OVERFLOW)
-    on_overflow(context);
+    on_overflow(gate);
+  else if (event->mask & OF_ITSELF) {
+    inotify_rm_watch(gate->changes, event->wd); /* it may live on, elsewhere */
+    on_folder(gate, event->wd);
+  } else if (event->mask & (IN_IGNORED | IN_UNMOUNT))
+    on_folder(gate, event->wd);
   else if (event->len > 0)
-    on_change(context, event->wd, name);
+    on_change(gate, event->wd, name);
 }
 
 void replaced_read(struct gate *gate) {
@@ -84,8 +144,7 @@ void replaced_read(struct gate *gate) {
 void replaced_clear(struct gate *gate) {
   for (struct replaced *item = gate->watched, *next; item; item = next) {
     next = item->next;
-    free(item->path);
-    free(item);
+    replaced_free(item);
   }
   if (gate->changes >= 0)
     close(gate->changes);

@@ -1,5 +1,6 @@
 /* Private to src/gate: files that were granted one by one and that the host may replace by rename.
- * A mount holds on to the old file, so the folder it lies in is watched. */
+ * A mount holds on to the old file, so the folder it lies in is watched, and those above that for
+ * being moved or removed themselves. */
 #pragma once
 
 struct gate;

@@ -5,6 +5,7 @@ import contextlib
 import json
 import os
 import platform
+import shutil
 import signal
 import socket
 import time
@@ -386,6 +387,25 @@ def test_a_replaced_file_is_the_new_one(box, gate, ground):
         gates.go_on(box)
         result = it.finish()
     assert result.stdout == "content of the exact one\nthe new one\n", result
+
+
+@pytest.mark.parametrize("how", ["removed", "moved"])
+def test_a_file_in_a_replaced_folder_is_the_new_one(box, gate, ground, how):
+    """A folder above it goes, or is moved away, and another one gets its name: as `git checkout` does, and more than
+    once. Within some seconds, since the kernel remembers for one what is missing."""
+    path = box.identity.file(f"{ground}/sub/deep/file", "0\n")
+    script = (f"for n in 0 1 2; do timeout 8 sh -c 'until [ \"$(cat {path} 2>&1)\" = '$n' ]; do sleep 0.05; done' || "
+              f"break; touch seen$n; done; cat {path}")
+    with gates.Session(box, gate, ["/bin/sh", "-c", script], lambda event: gates.approve()) as it:
+        for number in range(2):
+            assert sessions.eventually(lambda: os.path.exists(box.path(f"seen{number}"))), it.finish()
+            if how == "moved":
+                os.rename(f"{ground}/sub", f"{ground}/old{number}")
+            else:
+                shutil.rmtree(f"{ground}/sub")
+            box.identity.file(path, f"{number + 1}\n")
+        result = it.finish()
+    assert (result.stdout, len(it.asked)) == ("2\n", 1), (result, it.asked)
 
 
 def test_hard_links_are_objects_of_their_own_names(box, gate, ground):
