@@ -34,6 +34,7 @@ struct reading {
   struct layer *layer;
   struct timespec started;
   struct text path; /* of the folder being read, with a slash at its end */
+  bool moved;       /* that folder, or one above it, may be another one by now */
 };
 
 /* ---- safe opening ---- */
@@ -105,6 +106,26 @@ static bool was_copied_up(int folder, const char *name) {
 
 /* ---- one change ---- */
 
+/* Moving a folder leaves no stamp on what is in it. On the folder itself it changes one stamp;
+ * names that come and go in it change both. Changing its mode looks the same: rather a conflict too
+ * many. */
+static bool was_moved(const struct reading *reading, int folder) {
+  struct stat status;
+  return fstat(folder, &status) == 0 && stamp_is_since(status.st_ctim, reading->started) &&
+         !stamp_is_since(status.st_mtim, status.st_ctim);
+}
+
+/* Why applying a change to this file would lose what somebody else did; or NULL. */
+static const char *conflict_of(const struct reading *reading, const struct stat *old) {
+  /* A folder's stamp says only that something in it changed; that is judged where it changed. */
+  if (!old || S_ISDIR(old->st_mode))
+    return NULL;
+  if (stamp_is_since(old->st_ctim, reading->started))
+    return "changed in the original since the session began";
+  return reading->moved ? "its folder was moved or changed in the original since the session began"
+                        : NULL;
+}
+
 static struct layer_change *add(struct reading *reading, enum change_kind kind, const char *name,
                                 const struct stat *old, const struct stat *new, const char *link) {
   struct layer *layer = reading->layer;
@@ -134,9 +155,7 @@ static struct layer_change *add(struct reading *reading, enum change_kind kind, 
                                     .at_home = layer->at_home});
   change.flags = judgement.flags;
   change.reason = judgement.reason;
-  /* A folder's stamp says only that something in it changed; that is judged where it changed. */
-  if (old && !S_ISDIR(old->st_mode) && stamp_is_since(old->st_ctim, reading->started))
-    change.conflict = "changed in the original since the session began";
+  change.conflict = conflict_of(reading, old);
   ARRAY_GROW(layer->changes, layer->count);
   layer->changes[layer->count++] = change;
   return &layer->changes[layer->count - 1];
@@ -201,11 +220,24 @@ static int list_sorted(int fd, struct strv *ret_names) {
   return result;
 }
 
-static size_t path_enter(struct reading *reading, const char *name) {
-  size_t length = reading->path.length;
+/* What was true of the folder around it. */
+struct around {
+  size_t length;
+  bool moved;
+};
+
+/* `lower` is the folder in the original, if there is one. */
+static struct around folder_enter(struct reading *reading, const char *name, int lower) {
+  struct around around = {reading->path.length, reading->moved};
   text_append(&reading->path, name);
   text_append_char(&reading->path, '/');
-  return length;
+  reading->moved |= lower >= 0 && was_moved(reading, lower);
+  return around;
+}
+
+static void folder_leave(struct reading *reading, struct around around) {
+  reading->path.length = around.length;
+  reading->moved = around.moved;
 }
 
 static void add_deleted_below(struct reading *reading, int fd, bool makes_room, size_t depth) {
@@ -229,9 +261,9 @@ static void add_deleted(struct reading *reading, int lower, const char *name, bo
     reading->layer->changes[index].problem = "the original folder cannot be read";
     return;
   }
-  size_t length = path_enter(reading, name);
+  struct around around = folder_enter(reading, name, fd);
   add_deleted_below(reading, fd, makes_room, depth + 1);
-  reading->path.length = length;
+  folder_leave(reading, around);
 }
 
 static void read_folder(struct reading *reading, int upper, int lower, const char *name,
@@ -257,9 +289,9 @@ static void read_folder(struct reading *reading, int upper, int lower, const cha
         inner == -EMFILE ? "nested too deeply" : "the folder cannot be read";
     return;
   }
-  size_t length = path_enter(reading, name);
+  struct around around = folder_enter(reading, name, below);
   read_level(reading, inner, below, merged && is_opaque(upper, name), depth + 1);
-  reading->path.length = length;
+  folder_leave(reading, around);
 }
 
 /* A mode that keeps its owner out keeps us out, too, unless we are root. */
@@ -362,6 +394,7 @@ int layer_read(const struct overlay *overlay, size_t index, const char *home,
     return sb_hint(error, "the overlay belongs to this folder; make it available again");
   layer.at_home = home && strcmp(home, layer.place->path) == 0;
   struct reading reading = {.layer = &layer, .started = overlay->started};
+  reading.moved = was_moved(&reading, layer.lower);
   read_level(&reading, layer.upper, layer.lower, false, 1);
   text_clear(&reading.path);
   if (layer.count)

@@ -201,6 +201,30 @@ def test_new_files_in_a_deleted_folder_are_a_conflict(caller):
     assert (caller.project / "gone/mine").exists() and (caller.project / "gone/a").exists()
 
 
+@pytest.mark.parametrize("command", ["echo two >> src/in/file", "rm src/in/file", "rm -r src", "rm -r src/in; mkdir src/in"])
+def test_what_lies_in_a_folder_that_was_moved_there_is_a_conflict(caller, command):
+    """It was not what the command saw, although it is older than the session."""
+    fill(caller, {"src/in/file": "one\n", "next/in/file": "mine\n"})
+    sid = caller.overlay(command)
+    (caller.project / "src").rename(caller.project / "old")
+    (caller.project / "next").rename(caller.project / "src")
+    refused = caller.run("apply", sid)
+    assert refused.returncode == 125 and "src/in/file: its folder was moved" in refused.stderr, refused
+    assert (caller.project / "src/in/file").read_text() == "mine\n"
+    assert caller.run("apply", "--force", sid).returncode == 0
+    assert not (caller.project / "src/in/file").exists() or "two" in (caller.project / "src/in/file").read_text()
+
+
+@pytest.mark.parametrize("command", ["echo two >> src/in/file", "rm -r src"])
+def test_names_that_come_and_go_around_it_are_no_conflict(caller, command):
+    fill(caller, {"src/in/file": "one\n", "src/other": "other\n"})
+    sid = caller.overlay(command)
+    (caller.project / "src/in/mine").write_text("mine\n")
+    (caller.project / "src/in/mine").unlink()
+    (caller.project / "src/other").rename(caller.project / "other")
+    assert caller.run("apply", sid).returncode == 0
+
+
 def test_dangerous_things_need_a_word(caller):
     fill(caller, FILES)
     sid = caller.overlay(
