@@ -1,4 +1,4 @@
-/* Notices when the host replaces a granted file; see replaced.h. */
+/* Notices when the host replaces what was granted; see replaced.h. */
 #include "gate/replaced.h"
 
 #include <errno.h>
@@ -69,8 +69,7 @@ static void watch_folders(int changes, struct replaced *item) {
 
 void replaced_watch(struct gate *gate, const char *path) {
   struct stat status;
-  if (is_watched(gate, path) || lstat(path, &status) < 0 || S_ISDIR(status.st_mode) ||
-      count_watched(gate) >= WATCH_LIMIT)
+  if (is_watched(gate, path) || lstat(path, &status) < 0 || count_watched(gate) >= WATCH_LIMIT)
     return;
   if (gate->changes < 0)
     gate->changes = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);

@@ -408,6 +408,23 @@ def test_a_file_in_a_replaced_folder_is_the_new_one(box, gate, ground, how):
     assert (result.stdout, len(it.asked)) == ("2\n", 1), (result, it.asked)
 
 
+@pytest.mark.parametrize("how", ["removed", "moved"])
+def test_a_replaced_folder_is_the_new_one(box, gate, ground, how):
+    """One that was allowed as a whole. Nobody is asked again."""
+    path, script = f"{ground}/sub/below", "until cat {0} | grep new; do sleep 0.1; done; ls {1}"
+    with gates.halfway(box, gate, f"cat {path}", f"timeout 8 sh -c '{script.format(path, f'{ground}/sub')}'",
+                       lambda event: gates.approve(tree=f"{ground}/sub")) as it:
+        if how == "moved":
+            os.rename(f"{ground}/sub", f"{ground}/old")
+        else:
+            shutil.rmtree(f"{ground}/sub")
+        box.identity.file(path, "new\n")
+        box.identity.file(f"{ground}/sub/more", "more\n")
+        gates.go_on(box)
+        result = it.finish()
+    assert (result.stdout, len(it.asked)) == ("content below\nnew\nbelow\nmore\n", 1), (result, it.asked)
+
+
 def test_hard_links_are_objects_of_their_own_names(box, gate, ground):
     os.link(f"{ground}/file", f"{ground}/second-name")
     inside, asked = gates.run(

@@ -72,6 +72,22 @@ def test_it_is_not_allowed_by_a_folder_nor_kept(box, gate, secrets, words):
     assert box.canary not in inside.stdout, inside
 
 
+@pytest.mark.parametrize("inside", [True, False], ids=["inside", "outside"])
+def test_they_stay_covered_in_a_folder_that_the_host_moves_away(box, gate, secrets, inside):
+    """Nobody looks after it there, and what is in it was allowed by another name. The control: it can be read before."""
+    folder, secret = f"{secrets}/sub", "." if inside else f"{secrets}/sub"
+    script = (f"cat {folder}/environment; top=$PWD; {f'cd {folder};' if inside else ''} touch $top/ready; "
+              f"while [ ! -e $top/go ]; do sleep 0.02; done; timeout 1 sh -c 'until cat {secret}/prod.env; do sleep 0.1; done'")
+    with gates.Session(box, gate, ["/bin/sh", "-c", script], lambda event: approve(tree=folder)) as it:
+        assert sessions.eventually(lambda: os.path.exists(box.path("ready")))
+        os.rename(folder, f"{secrets}/elsewhere")
+        time.sleep(0.3)  # as long as it takes to notice, on a busy machine
+        os.rename(box.identity.file(f"{secrets}/saved", box.canary), f"{secrets}/elsewhere/prod.env")
+        gates.go_on(box)
+        result = it.finish()
+    assert result.stdout == "content of sub/environment\n", (result, it.asked)
+
+
 def test_what_a_rule_allows_is_not_asked_about(box, gate, secrets):
     """By its own name, or with its folder: a person has written that."""
     box.identity.file(box.home("rules.yaml"), f"version: 1\nfilesystem: {{read: ['{secrets}/sub']}}\n")
