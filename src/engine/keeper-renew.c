@@ -161,19 +161,28 @@ static int has_writer(int object) {
   return errno == EAGAIN;
 }
 
-/* A program of the host that writes in place is done soon. */
+/* How a new protected file could still be written to, as an errno: by who has it open, or by a
+ * second name that the command gave it before it had this one. 0: not at all. */
+static int find_way_in(int object) {
+  struct stat status;
+  if (fstat(object, &status) < 0 || !S_ISREG(status.st_mode))
+    return 0;
+  return status.st_nlink > 1 ? EMLINK : has_writer(object) ? ETXTBSY : 0;
+}
+
+/* A program of the host that writes in place, or links and unlinks, is done soon. */
 int renew_check_writers(struct keeping *keeping, struct kept_name *name) {
   int result = powers_go(&keeping->powers, IN_OWN); /* there is a /proc of ours there */
   if (result < 0)
     return result;
   _cleanup_close_ int object = mounts_open(name->path);
-  struct look look;
   uint64_t now = keeping_now_ns(), until = name->writer_until_ns;
   name->writer_until_ns = 0;
-  if (object < 0 || look_at(object, &look) < 0 || !S_ISREG(look.mode) || !has_writer(object))
+  int way = object < 0 ? 0 : find_way_in(object);
+  if (way == 0)
     return 0;
   if (until && now >= until)
-    return -ETXTBSY;
+    return -way;
   name->writer_until_ns = until ? until : now + WRITER_PATIENCE_NS;
   keeping->writers = true;
   return 1;

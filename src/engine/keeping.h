@@ -86,8 +86,8 @@ int renew_prepare(struct keeping *keeping);
  * or a negative errno. */
 int renew_name(struct keeping *keeping, struct kept_name *name);
 
-/* A name that was renewed: 0 if nobody has it open for writing (any more), 1 if somebody has,
- * -ETXTBSY if for too long. */
+/* A name that was renewed: 0 if nobody has it open for writing (any more) and it has no second
+ * name, 1 if so, -ETXTBSY or -EMLINK if for too long. */
 int renew_check_writers(struct keeping *keeping, struct kept_name *name);
 
 /* The same for a path that a pattern hides. */

@@ -41,6 +41,10 @@ static void on_failure(struct monitor *monitor, const struct keeper_report *repo
           ? xasprintf("'%s' was replaced outside, and somebody has the new file open for writing: "
                       "the session was ended, since it may be the command",
                       path)
+      : report->errnum == EMLINK
+          ? xasprintf("'%s' was replaced outside, and the new file has a second name (hard link): "
+                      "the session was ended, since the command may write to it by that name",
+                      path)
       : report->errnum == ELOOP
           ? xasprintf("'%s' was replaced outside by a link to something that the command may "
                       "write: the session was ended, since that cannot be protected while it runs",

@@ -313,6 +313,28 @@ def test_open_for_writing_before_it_is_protected(box):
 
 
 @static_only
+def test_a_second_name_from_before_it_is_protected(box):
+    """E38: whoever has linked the new file can write to it by that name, and in the next session, too. The session ends.
+    The control: a program that links and unlinks, as some do to save, does not end it."""
+    with Live(box, kept=True) as shell:
+        for second in ("of-the-host", "of-the-command"):
+            box.identity.file(box.path("prepared"), "# nothing\n")
+            if second == "of-the-command":
+                shell.ask(f"ln prepared {second}")
+            else:
+                os.link(box.path("prepared"), box.path(second))
+            os.rename(box.path("prepared"), box.path(".git/config"))
+            if second == "of-the-host":
+                os.unlink(box.path(second))
+                assert is_read_only(shell, box.path(".git/config"))
+                time.sleep(1.2)
+                assert shell.ask("echo alive") == "alive"
+        shell.process.wait(10)
+        assert shell.process.returncode == 137
+        assert "second name" in shell.process.stdout.read()
+
+
+@static_only
 def test_link_to_something_writable(box):
     """E38: a protected name that becomes a link into the project cannot be protected any more: the
     command may have the target open already."""
