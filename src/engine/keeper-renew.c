@@ -25,6 +25,10 @@
 /* How long something may stay open for writing that got a protected name. */
 #define WRITER_PATIENCE_NS (1000ull * 1000 * 1000)
 
+/* How long after that it is still tried to find out who holds it, if there is always something else
+ * to do. */
+#define HELD_PATIENCE_NS (10ull * 1000 * 1000 * 1000)
+
 /* ---- masks ---- */
 
 /* Made in advance, because making one means to leave the session's namespace. */
@@ -179,9 +183,15 @@ int renew_check_writers(struct keeping *keeping, struct kept_name *name) {
   uint64_t now = keeping_now_ns(), until = name->writer_until_ns;
   name->writer_until_ns = 0;
   int way = object < 0 ? 0 : find_way_in(object);
-  if (way == 0)
+  int held = object < 0 || way ? 0 : held_inside(keeping, name->path);
+  if (held < 0 && held != -EAGAIN)
+    return held;
+  bool unknown = held == -EAGAIN && (!until || now < until + HELD_PATIENCE_NS);
+  if (held == 1)
+    way = EBUSY;
+  if (way == 0 && !unknown)
     return 0;
-  if (until && now >= until)
+  if (until && now >= until && way)
     return -way;
   name->writer_until_ns = until ? until : now + WRITER_PATIENCE_NS;
   keeping->writers = true;

@@ -382,7 +382,8 @@ static _Noreturn void keeper_main(int channel, const struct kept_request *reques
    */
   int result =
       powers_enter(&keeping.powers, user_ns, mount_ns,
-                   (UINT64_C(1) << CAP_DAC_OVERRIDE) | (UINT64_C(1) << CAP_DAC_READ_SEARCH));
+                   (UINT64_C(1) << CAP_DAC_OVERRIDE) | (UINT64_C(1) << CAP_DAC_READ_SEARCH) |
+                       (UINT64_C(1) << CAP_SYS_PTRACE)); /* what is held by who is not dumpable */
   if (result < 0) {
     keeping_tell(&keeping, KEEPER_FAILED, -result, "");
     _exit(1);

@@ -86,12 +86,19 @@ int renew_prepare(struct keeping *keeping);
  * or a negative errno. */
 int renew_name(struct keeping *keeping, struct kept_name *name);
 
-/* A name that was renewed: 0 if nobody has it open for writing (any more) and it has no second
- * name, 1 if so, -ETXTBSY or -EMLINK if for too long. */
+/* A name that was renewed: 0 if there is no way to write to it (any more): nobody has it open for
+ * writing, it has no second name, and nobody holds it or something in it. 1 if there is, -ETXTBSY,
+ * -EMLINK or -EBUSY if for too long. */
 int renew_check_writers(struct keeping *keeping, struct kept_name *name);
 
 /* The same for a path that a pattern hides. */
 int renew_late(struct keeping *keeping, const char *path);
+
+/* ---- who holds it (keeper-held.c) ---- */
+
+/* 1 if somebody in the session holds the path, or something below it, where it can be written, 0 if
+ * not, -EAGAIN if something has to be covered first, or another negative errno. */
+int held_inside(struct keeping *keeping, const char *path);
 
 /* ---- the root (keeper-root.c) ---- */
 

@@ -45,6 +45,11 @@ static void on_failure(struct monitor *monitor, const struct keeper_report *repo
           ? xasprintf("'%s' was replaced outside, and the new file has a second name (hard link): "
                       "the session was ended, since the command may write to it by that name",
                       path)
+      : report->errnum == EBUSY
+          ? xasprintf("'%s' was replaced outside, and somebody in the session has the new one, or "
+                      "something in it, open: the session was ended, since it could be written to "
+                      "from there",
+                      path)
       : report->errnum == ELOOP
           ? xasprintf("'%s' was replaced outside by a link to something that the command may "
                       "write: the session was ended, since that cannot be protected while it runs",

@@ -334,6 +334,39 @@ def test_a_second_name_from_before_it_is_protected(box):
         assert "second name" in shell.process.stdout.read()
 
 
+HOLD = """
+import ctypes, os, sys
+os.chdir(sys.argv[1])
+ctypes.CDLL(None).prctl(4, 0)  # PR_SET_DUMPABLE
+os.read(0, 1)
+"""
+
+
+@static_only
+@pytest.mark.parametrize("how", ["stands in it", "descriptor", "of a file", "not dumpable"])
+def test_held_before_it_is_protected(box, how):
+    """E38: a walk that begins in it does not meet the mount, and what is open for reading can be opened anew. The
+    session ends. The control: it goes on if what is held is not what gets the name."""
+    box.identity.file(box.path("hold.py"), HOLD)
+    box.identity.file(box.path("prepared/in/file"), "# nothing\n")
+    box.identity.file(box.path("other/in/file"), "# nothing\n")
+    hold = {"stands in it": "cd prepared/in", "descriptor": "exec 9<prepared", "of a file": "exec 9<prepared/in/file",
+            "not dumpable": "mkfifo held; sleep 100 >held & python3 hold.py prepared <held & sleep 0.5"}[how]
+    with Live(box, kept=True) as shell:
+        shell.ask(hold)
+        for name in ("other", "prepared"):
+            os.rename(box.path(".git/hooks"), box.path(f"hooks-before-{name}"))
+            assert eventually(lambda: os.path.isdir(box.path(".git/hooks"))), "no placeholder"
+            os.rename(box.path(name), box.path(".git/hooks"))
+            if name == "other":
+                assert is_read_only(shell, box.path(".git/hooks/in/file"))
+                time.sleep(1.2)
+                assert shell.ask("echo alive") == "alive"
+        shell.process.wait(10)
+        assert shell.process.returncode == 137
+        assert "something in it, open" in shell.process.stdout.read()
+
+
 @static_only
 def test_link_to_something_writable(box):
     """E38: a protected name that becomes a link into the project cannot be protected any more: the
