@@ -201,7 +201,8 @@ def test_new_files_in_a_deleted_folder_are_a_conflict(caller):
     assert (caller.project / "gone/mine").exists() and (caller.project / "gone/a").exists()
 
 
-@pytest.mark.parametrize("command", ["echo two >> src/in/file", "rm src/in/file", "rm -r src", "rm -r src/in; mkdir src/in"])
+@pytest.mark.parametrize("command", ["echo two >> src/in/file", "rm src/in/file", "rm -r src",
+                                     "rm -r src/in; mkdir src/in"])
 def test_what_lies_in_a_folder_that_was_moved_there_is_a_conflict(caller, command):
     """It was not what the command saw, although it is older than the session."""
     fill(caller, {"src/in/file": "one\n", "next/in/file": "mine\n"})

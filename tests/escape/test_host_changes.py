@@ -314,8 +314,8 @@ def test_open_for_writing_before_it_is_protected(box):
 
 @static_only
 def test_a_second_name_from_before_it_is_protected(box):
-    """E38: whoever has linked the new file can write to it by that name, and in the next session, too. The session ends.
-    The control: a program that links and unlinks, as some do to save, does not end it."""
+    """E38: whoever has linked the new file can write to it by that name, and in the next session, too. The session
+    ends. The control: a program that links and unlinks, as some do to save, does not end it."""
     with Live(box, kept=True) as shell:
         for second in ("of-the-host", "of-the-command"):
             box.identity.file(box.path("prepared"), "# nothing\n")

@@ -74,10 +74,12 @@ def test_it_is_not_allowed_by_a_folder_nor_kept(box, gate, secrets, words):
 
 @pytest.mark.parametrize("inside", [True, False], ids=["inside", "outside"])
 def test_they_stay_covered_in_a_folder_that_the_host_moves_away(box, gate, secrets, inside):
-    """Nobody looks after it there, and what is in it was allowed by another name. The control: it can be read before."""
+    """Nobody looks after it there, and what is in it was allowed by another name. The control: what is no secret in it
+    can be read before."""
     folder, secret = f"{secrets}/sub", "." if inside else f"{secrets}/sub"
     script = (f"cat {folder}/environment; top=$PWD; {f'cd {folder};' if inside else ''} touch $top/ready; "
-              f"while [ ! -e $top/go ]; do sleep 0.02; done; timeout 1 sh -c 'until cat {secret}/prod.env; do sleep 0.1; done'")
+              "while [ ! -e $top/go ]; do sleep 0.02; done; "
+              f"timeout 1 sh -c 'until cat {secret}/prod.env; do sleep 0.1; done'")
     with gates.Session(box, gate, ["/bin/sh", "-c", script], lambda event: approve(tree=folder)) as it:
         assert sessions.eventually(lambda: os.path.exists(box.path("ready")))
         os.rename(folder, f"{secrets}/elsewhere")
