@@ -30,33 +30,40 @@ void upkeep_give_up(struct monitor *monitor, const char *path, const char *sente
   monitor->killed = monitor->over = true;
 }
 
-static void on_failure(struct monitor *monitor, const struct keeper_report *report) {
+/* Why the session was ended, around the name. */
+static const struct {
+  int errnum;
+  const char *before, *after;
+} failures[] = {
+    {E2BIG, "too many new names of secrets appeared, the last is '",
+     "': the session was ended, since no more of them can be hidden"},
+    {ETXTBSY, "'",
+     "' was replaced outside, and somebody has the new file open for writing: the session was "
+     "ended, since it may be the command"},
+    {EMLINK, "'",
+     "' was replaced outside, and the new file has a second name (hard link): the session was "
+     "ended, since the command may write to it by that name"},
+    {EBUSY, "'",
+     "' was replaced outside, and somebody in the session has the new one, or something in it, "
+     "open: the session was ended, since it could be written to from there"},
+    {ELOOP, "'",
+     "' was replaced outside by a link to something that the command may write: the session was "
+     "ended, since that cannot be protected while it runs"},
+};
+
+static char *describe_failure(const struct keeper_report *report) {
   _cleanup_free_ char *path = escape_string(report->path);
-  _cleanup_free_ char *sentence =
-      report->errnum == E2BIG
-          ? xasprintf("too many new names of secrets appeared, the last is '%s': the session was "
-                      "ended, since no more of them can be hidden",
-                      path)
-      : report->errnum == ETXTBSY
-          ? xasprintf("'%s' was replaced outside, and somebody has the new file open for writing: "
-                      "the session was ended, since it may be the command",
-                      path)
-      : report->errnum == EMLINK
-          ? xasprintf("'%s' was replaced outside, and the new file has a second name (hard link): "
-                      "the session was ended, since the command may write to it by that name",
-                      path)
-      : report->errnum == EBUSY
-          ? xasprintf("'%s' was replaced outside, and somebody in the session has the new one, or "
-                      "something in it, open: the session was ended, since it could be written to "
-                      "from there",
-                      path)
-      : report->errnum == ELOOP
-          ? xasprintf("'%s' was replaced outside by a link to something that the command may "
-                      "write: the session was ended, since that cannot be protected while it runs",
-                      path)
-          : xasprintf("'%s' was changed outside and could not be protected again (%s): the session "
-                      "was ended",
-                      path, strerror(report->errnum));
+  for (size_t i = 0; i < ARRAY_SIZE(failures); i++) {
+    if (failures[i].errnum == report->errnum)
+      return xasprintf("%s%s%s", failures[i].before, path, failures[i].after);
+  }
+  return xasprintf("'%s' was changed outside and could not be protected again (%s): the session "
+                   "was ended",
+                   path, strerror(report->errnum));
+}
+
+static void on_failure(struct monitor *monitor, const struct keeper_report *report) {
+  _cleanup_free_ char *sentence = describe_failure(report);
   upkeep_give_up(monitor, report->path, sentence);
 }
 
