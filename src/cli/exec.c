@@ -52,6 +52,7 @@ static int take_signals(void) {
     sigaddset(&set, signals[i]);
   int fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
   sigaddset(&set, SIGPIPE);
+  sigaddset(&set, SIGTTOU); /* restoring the terminal must not stop us */
   sigprocmask(SIG_BLOCK, &set, NULL);
   return fd;
 }
@@ -90,7 +91,7 @@ static int exit_code_of(int status) {
 
 static void take_warning(struct relay *relay, const json_t *message) {
   const char *text = json_string_value(json_object_get(message, "text"));
-  if (text && relay->terminal.raw)
+  if (text && relay->terminal.modes.raw)
     strv_add(&relay->unsaid, text);
   else if (text)
     cli_warn("%s", text);
@@ -138,7 +139,10 @@ static int relay_once(struct relay *relay, struct sb_error *error) {
                                                      {.fd = relay->signals, .events = POLLIN}};
   terminal_watch(&relay->terminal, watched + 2);
   int wait = terminal_is_lent(&relay->terminal) ? LENT_TERMINAL_MS : -1;
-  if (poll(watched, ARRAY_SIZE(watched), wait) < 0)
+  int ready = poll(watched, ARRAY_SIZE(watched), wait);
+  if (relay->terminal.master >= 0)
+    terminal_set_raw(&relay->terminal); /* if it has come back meanwhile */
+  if (ready < 0)
     return 0;
   terminal_relay(&relay->terminal, watched + 2);
   if (watched[1].revents)

@@ -20,7 +20,7 @@ static void warn(struct monitor *monitor, const char *text) {
 }
 
 void monitor_warn(struct monitor *monitor, const char *text) {
-  if (monitor->terminal.raw)
+  if (monitor->terminal.modes.raw)
     strv_add(&monitor->unsaid, text);
   else
     warn(monitor, text);

@@ -41,8 +41,7 @@ struct prompt {
   uint64_t quiet_until_ns;
   uint64_t behind_until_ns; /* until then the next question waits for the screen; 0: it need not */
   uint64_t resize_ns;       /* when a full-screen program gets its size back; 0: it has it */
-  struct termios saved;
-  bool raw; /* by us: the relay had not made it raw */
+  struct terminal_modes modes; /* if the relay had not made it raw */
   bool plain;
 };
 
@@ -97,27 +96,21 @@ static bool has_lost_modes(const struct prompt *prompt) {
          modes.c_lflag & (ICANON | ECHO | ISIG);
 }
 
-/* Ours again: as the relay made them, or as we did. */
-static bool regain_modes(const struct prompt *prompt) {
-  struct termios modes;
-  if (tcgetattr(prompt->fd, &modes) < 0)
-    return false;
-  cfmakeraw(&modes);
-  return tcsetattr(prompt->fd, TCSADRAIN, &modes) == 0;
+static bool make_raw(struct prompt *prompt) {
+  return prompt->terminal->modes.raw ||
+         terminal_modes_take(&prompt->modes, &prompt->terminal->turn, prompt->fd);
 }
 
-static void make_raw(struct prompt *prompt) {
-  if (prompt->terminal->raw || tcgetattr(prompt->fd, &prompt->saved) < 0)
-    return;
-  struct termios modes = prompt->saved;
-  cfmakeraw(&modes);
-  prompt->raw = tcsetattr(prompt->fd, TCSADRAIN, &modes) == 0;
+/* Ours again: as the relay made them, or as we did. */
+static bool regain_modes(struct prompt *prompt) {
+  const struct terminal *terminal = prompt->terminal;
+  return make_raw(prompt) &&
+         terminal_modes_regain(terminal->modes.raw ? &terminal->modes : &prompt->modes,
+                               &terminal->turn, prompt->fd);
 }
 
 static void make_cooked(struct prompt *prompt) {
-  if (prompt->raw)
-    tcsetattr(prompt->fd, TCSADRAIN, &prompt->saved);
-  prompt->raw = false;
+  terminal_modes_put_back(&prompt->modes, &prompt->terminal->turn, prompt->fd);
 }
 
 static void flush_output(struct prompt *prompt) {
@@ -376,6 +369,11 @@ void prompt_redraw(struct prompt *prompt) {
     return;
   draw(prompt);
   await_quiet(prompt);
+}
+
+void prompt_lend(struct prompt *prompt) {
+  if (prompt && prompt->fd >= 0)
+    hide(prompt);
 }
 
 bool prompt_is_shown(const struct prompt *prompt) {

@@ -28,6 +28,9 @@ uint64_t prompt_next_step(const struct prompt *prompt);
 /* The terminal has another size, or has come back: draw again. */
 void prompt_redraw(struct prompt *prompt);
 
+/* We are about to stop: the question gives the terminal back and is asked anew afterwards. */
+void prompt_lend(struct prompt *prompt);
+
 bool prompt_is_shown(const struct prompt *prompt);
 
 /* Columns of a terminal; 0 if it does not say. */

@@ -60,17 +60,20 @@ void signals_give_back(struct monitor *monitor) {
 void signals_stop_with_workload(struct monitor *monitor) {
   if (!monitor->terminal.any && !monitor->stop_asked)
     return;
+  /* Who was asked to stop is not the one to stop others: another session of the same job has done
+   * so, and stopping it again after the user has brought it back would be the opposite. */
+  pid_t stopped = monitor->stop_asked ? getpid() : 0;
   monitor->stop_asked = false;
+  supervision_lend(monitor); /* or all others at this terminal would wait for it */
   terminal_restore(&monitor->terminal);
   sigset_t stop;
   sigemptyset(&stop);
   sigaddset(&stop, SIGTSTP);
-  kill(0, SIGTSTP);
+  kill(stopped, SIGTSTP);
   sigprocmask(SIG_UNBLOCK, &stop, NULL); /* we stop here */
   sigprocmask(SIG_BLOCK, &stop, NULL);
   terminal_set_raw(&monitor->terminal);
   terminal_resize(&monitor->terminal);
-  supervision_redraw(monitor);
   engine_send(&monitor->engine, MESSAGE_CONTINUE, 0);
 }
 

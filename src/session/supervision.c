@@ -109,6 +109,10 @@ void supervision_redraw(struct monitor *monitor) {
   prompt_redraw(monitor->supervision.prompt);
 }
 
+void supervision_lend(struct monitor *monitor) {
+  prompt_lend(monitor->supervision.prompt);
+}
+
 void supervision_client_gone(struct monitor *monitor, const struct client *client) {
   watchers_remove(monitor, client);
   revoking_client_gone(monitor, client);

@@ -28,6 +28,7 @@ void supervision_watch(const struct monitor *monitor, struct pollfd *watched);
 void supervision_step(struct monitor *monitor, const struct pollfd *watched);
 uint64_t supervision_next_step(const struct monitor *monitor); /* 0: not at all */
 void supervision_redraw(struct monitor *monitor);
+void supervision_lend(struct monitor *monitor); /* the terminal, until we go on */
 void supervision_client_gone(struct monitor *monitor, const struct client *client);
 
 /* Nobody is asked any more; the terminal is the relay's. */

@@ -5,6 +5,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <string.h>
+#include <sys/inotify.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -29,6 +31,13 @@ static int open_lock(const char *path) {
   return open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
 }
 
+static int watch_lock(const char *path) {
+  int fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+  if (fd >= 0)
+    inotify_add_watch(fd, path, IN_MODIFY);
+  return fd;
+}
+
 struct terminal_turn terminal_turn_open(const char *state_home) {
   struct terminal_turn turn = TERMINAL_TURN_ALONE;
   if (!state_home || !find_terminal(&turn.place))
@@ -38,12 +47,15 @@ struct terminal_turn terminal_turn_open(const char *state_home) {
   turn.fd = open_lock(path);
   if (turn.fd < 0 && errno == ENOENT && file_make_folders(folder, 0700) == 0)
     turn.fd = open_lock(path);
+  turn.news = turn.fd < 0 ? -1 : watch_lock(path);
   return turn;
 }
 
 void terminal_turn_close(struct terminal_turn *turn) {
   if (turn->fd >= 0)
     close(turn->fd);
+  if (turn->news >= 0)
+    close(turn->news);
   *turn = TERMINAL_TURN_ALONE;
 }
 
@@ -65,4 +77,58 @@ bool terminal_turn_share(const struct terminal_turn *turn) {
 
 void terminal_turn_leave(const struct terminal_turn *turn) {
   lock(turn, F_UNLCK);
+}
+
+/* ---- the note ---- */
+
+/* Behind the bytes of all terminals: their numbers have 32 bits. */
+#define NOTE_LOCK_PLACE ((off_t)1 << 32)
+
+/* Sparse: each terminal has its place. The size tells whether there is a note. */
+struct note {
+  size_t size;
+  char bytes[TERMINAL_NOTE_SIZE];
+};
+
+static void lock_note(const struct terminal_turn *turn, short kind) {
+  struct flock place = {
+      .l_type = kind, .l_whence = SEEK_SET, .l_start = NOTE_LOCK_PLACE + turn->place, .l_len = 1};
+  while (turn->fd >= 0 && fcntl(turn->fd, F_OFD_SETLKW, &place) < 0 && errno == EINTR)
+    ;
+}
+
+void terminal_turn_lock_note(const struct terminal_turn *turn) {
+  lock_note(turn, F_WRLCK);
+}
+
+void terminal_turn_unlock_note(const struct terminal_turn *turn) {
+  lock_note(turn, F_UNLCK);
+}
+
+static off_t note_offset(const struct terminal_turn *turn) {
+  return turn->place * (off_t)sizeof(struct note);
+}
+
+bool terminal_turn_read_note(const struct terminal_turn *turn, void *ret_note, size_t size) {
+  struct note note;
+  if (turn->fd < 0 || pread(turn->fd, &note, sizeof note, note_offset(turn)) != sizeof note ||
+      note.size != size)
+    return false;
+  memcpy(ret_note, note.bytes, size);
+  return true;
+}
+
+void terminal_turn_write_note(const struct terminal_turn *turn, const void *note, size_t size) {
+  struct note written = {.size = size};
+  if (size > 0)
+    memcpy(written.bytes, note, size);
+  if (turn->fd >= 0 && pwrite(turn->fd, &written, sizeof written, note_offset(turn)) < 0)
+    return; /* then it is as if nobody else could be told */
+}
+
+/* That there is any is all there is to know. */
+void terminal_turn_read_news(const struct terminal_turn *turn) {
+  char events[1024];
+  while (turn->news >= 0 && read(turn->news, events, sizeof events) > 0)
+    ;
 }

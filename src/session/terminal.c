@@ -28,17 +28,33 @@ static int first_terminal_output(const struct terminal *terminal) {
   return -1;
 }
 
+/* Another session with the same keyboard may read a key that woke both of us, and one that waits
+ * for the next would wait with all it has to do, and take it from whoever has the terminal then. Of
+ * our own, so that the user's stays as it is. */
+static int open_input(void) {
+  int own = isatty(STDIN_FILENO)
+                ? open("/proc/self/fd/0", O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC)
+                : -1;
+  return own < 0 ? STDIN_FILENO : own;
+}
+
+static void close_input(struct terminal *terminal) {
+  if (terminal->input != STDIN_FILENO)
+    close(terminal->input);
+  terminal->input = STDIN_FILENO;
+}
+
 struct terminal terminal_new(enum terminal_mode mode) {
-  struct terminal terminal = {.master = -1, .output = -1, .turn = TERMINAL_TURN_ALONE};
+  struct terminal terminal = {
+      .master = -1, .input = STDIN_FILENO, .output = -1, .turn = TERMINAL_TURN_ALONE};
   for (int fd = 0; fd < 3; fd++) {
     terminal.used[fd] = mode == TERMINAL_ALWAYS || (mode == TERMINAL_AUTO && isatty(fd));
     terminal.any |= terminal.used[fd];
   }
   terminal.output = first_terminal_output(&terminal);
   terminal.input_open = terminal.used[STDIN_FILENO];
-  if (terminal.any && tcgetattr(STDIN_FILENO, &terminal.saved) == 0)
-    terminal.raw_wanted =
-        terminal.used[0] && terminal.used[1] && isatty(STDIN_FILENO) && isatty(STDOUT_FILENO);
+  terminal.raw_wanted =
+      terminal.used[0] && terminal.used[1] && isatty(STDIN_FILENO) && isatty(STDOUT_FILENO);
   return terminal;
 }
 
@@ -46,25 +62,6 @@ void terminal_resize(struct terminal *terminal) {
   struct winsize size;
   if (terminal->master >= 0 && !terminal->paused && ioctl(terminal->output, TIOCGWINSZ, &size) == 0)
     ioctl(terminal->master, TIOCSWINSZ, &size);
-}
-
-void terminal_connect(struct terminal *terminal, int master) {
-  terminal->master = master;
-  terminal->to_session.data = xmalloc(BUFFER_SIZE);
-  terminal->to_user.data = xmalloc(BUFFER_SIZE);
-  fcntl(master, F_SETFL, fcntl(master, F_GETFL) | O_NONBLOCK);
-  terminal_resize(terminal);
-  struct termios modes;
-  if (terminal->raw_wanted)
-    tcsetattr(master, TCSANOW, &terminal->saved);
-  else if (tcgetattr(master, &modes) == 0) {
-    /* The user's own terminal echoes already, or there is nobody to echo to. */
-    modes.c_lflag &= ~(tcflag_t)ECHO;
-    if (isatty(terminal->output))
-      modes.c_oflag &= ~(tcflag_t)OPOST; /* it makes its own line ends, too */
-    tcsetattr(master, TCSANOW, &modes);
-  }
-  terminal_set_raw(terminal);
 }
 
 /* Started with &, or stopped and sent on with bg: then the terminal is the shell's. */
@@ -87,18 +84,54 @@ void terminal_leave(struct terminal *terminal) {
 }
 
 void terminal_set_raw(struct terminal *terminal) {
-  if (!terminal->raw_wanted || terminal->raw || in_background())
+  if (!terminal->raw_wanted || in_background())
     return;
-  struct termios modes = terminal->saved;
-  cfmakeraw(&modes);
-  terminal->raw = tcsetattr(STDIN_FILENO, TCSADRAIN, &modes) == 0;
+  if (!terminal->modes.raw)
+    terminal_modes_take(&terminal->modes, &terminal->turn, STDIN_FILENO);
+  else if (!terminal->paused && terminal_modes_are_lost(&terminal->modes, STDIN_FILENO))
+    terminal_modes_regain(&terminal->modes, &terminal->turn, STDIN_FILENO);
 }
 
 void terminal_restore(struct terminal *terminal) {
-  if (!terminal->raw)
+  terminal_modes_put_back(&terminal->modes, &terminal->turn, STDIN_FILENO);
+}
+
+/* As the user's terminal is. While that is the shell's its modes are those of a line that is being
+ * edited, or of another job: only what the keys do is the user's then. */
+static void set_full_modes(struct terminal *terminal) {
+  struct termios modes, users;
+  if (terminal->modes.raw)
+    tcsetattr(terminal->master, TCSANOW, &terminal->modes.saved);
+  else if (tcgetattr(terminal->master, &modes) == 0 && tcgetattr(STDIN_FILENO, &users) == 0) {
+    memcpy(modes.c_cc, users.c_cc, sizeof modes.c_cc);
+    tcsetattr(terminal->master, TCSANOW, &modes);
+  }
+}
+
+/* The user's own terminal echoes already, or there is nobody to echo to. */
+static void set_partial_modes(struct terminal *terminal) {
+  struct termios modes;
+  if (tcgetattr(terminal->master, &modes) < 0)
     return;
-  tcsetattr(STDIN_FILENO, TCSADRAIN, &terminal->saved);
-  terminal->raw = false;
+  modes.c_lflag &= ~(tcflag_t)ECHO;
+  if (isatty(terminal->output))
+    modes.c_oflag &= ~(tcflag_t)OPOST; /* it makes its own line ends, too */
+  tcsetattr(terminal->master, TCSANOW, &modes);
+}
+
+void terminal_connect(struct terminal *terminal, int master) {
+  terminal->master = master;
+  terminal->to_session.data = xmalloc(BUFFER_SIZE);
+  terminal->to_user.data = xmalloc(BUFFER_SIZE);
+  fcntl(master, F_SETFL, fcntl(master, F_GETFL) | O_NONBLOCK);
+  if (terminal->input_open)
+    terminal->input = open_input();
+  terminal_resize(terminal);
+  terminal_set_raw(terminal);
+  if (terminal->raw_wanted)
+    set_full_modes(terminal);
+  else
+    set_partial_modes(terminal);
 }
 
 /* ---- copying ---- */
@@ -112,10 +145,12 @@ static bool is_empty(const struct terminal_buffer *buffer) {
 void terminal_watch(const struct terminal *terminal, struct pollfd watched[TERMINAL_WATCH_COUNT]) {
   for (size_t i = 0; i < TERMINAL_WATCH_COUNT; i++)
     watched[i] = (struct pollfd){.fd = -1};
+  if (terminal->modes.raw)
+    watched[3] = (struct pollfd){.fd = terminal->turn.news, .events = POLLIN};
   if (terminal->master < 0 || terminal->paused || terminal->waits)
     return;
   if (terminal->input_open && is_empty(&terminal->to_session) && !in_background())
-    watched[0] = (struct pollfd){.fd = STDIN_FILENO, .events = POLLIN};
+    watched[0] = (struct pollfd){.fd = terminal->input, .events = POLLIN};
   if (!is_empty(&terminal->to_user))
     watched[2] = (struct pollfd){.fd = terminal->output, .events = POLLOUT};
   else
@@ -159,6 +194,7 @@ static void clear_buffer(struct terminal_buffer *buffer) {
 }
 
 static void close_master(struct terminal *terminal) {
+  close_input(terminal);
   close(terminal->master);
   terminal->master = -1;
   clear_buffer(&terminal->to_session);
@@ -224,7 +260,7 @@ bool terminal_type(struct terminal *terminal, char character) {
 }
 
 static void relay(struct terminal *terminal, const struct pollfd watched[TERMINAL_WATCH_COUNT]) {
-  if (watched[0].revents && !fill(&terminal->to_session, STDIN_FILENO))
+  if (watched[0].revents && !fill(&terminal->to_session, terminal->input))
     end_input(terminal);
   flush_to_session(terminal);
   if (watched[1].revents & (POLLIN | POLLHUP | POLLERR) &&
@@ -236,7 +272,9 @@ static void relay(struct terminal *terminal, const struct pollfd watched[TERMINA
 
 void terminal_relay(struct terminal *terminal, const struct pollfd watched[TERMINAL_WATCH_COUNT]) {
   bool ready = terminal->waits;
-  for (size_t i = 0; i < TERMINAL_WATCH_COUNT; i++)
+  if (watched[3].revents) /* the caller has made it raw again, if need be */
+    terminal_turn_read_news(&terminal->turn);
+  for (size_t i = 0; i < TERMINAL_WATCH_COUNT - 1; i++)
     ready |= watched[i].revents != 0;
   if (terminal->paused || terminal->master < 0 || !ready)
     return;

@@ -5,10 +5,10 @@
 #include <poll.h>
 #include <stdbool.h>
 #include <stddef.h>
-#include <termios.h>
 
 #include "plan/plan.h"
 #include "session/screen.h"
+#include "session/terminal-modes.h"
 #include "session/terminal-turn.h"
 
 struct terminal_buffer {
@@ -20,7 +20,7 @@ struct terminal {
   bool used[3];    /* descriptors that become the session's terminal */
   bool any;        /* one of them */
   bool raw_wanted; /* keyboard and screen are both ours: full relay */
-  bool raw;        /* the user's terminal is in raw mode now */
+  int input;       /* where the keys come from: does not block, if it is a terminal */
   int output;      /* where the session's terminal output goes */
   int master;      /* the session's terminal, our side; -1 before and after */
   bool input_open;
@@ -28,7 +28,7 @@ struct terminal {
   bool waits;                /* so does a question of another session at the same terminal */
   struct terminal_turn turn; /* among those */
   struct screen screen;      /* what the session did to the user's terminal */
-  struct termios saved;
+  struct terminal_modes modes;
   struct terminal_buffer to_session, to_user;
 };
 
@@ -46,6 +46,7 @@ void terminal_leave(struct terminal *terminal);
  * then. */
 bool terminal_is_lent(const struct terminal *terminal);
 
+/* Also if it is ours again, or if another session has put the user's modes back. */
 void terminal_set_raw(struct terminal *terminal);
 void terminal_restore(struct terminal *terminal);
 void terminal_resize(struct terminal *terminal); /* not while paused */
@@ -62,8 +63,8 @@ bool terminal_catch_up(struct terminal *terminal);
  * that takes the keys, or has not taken the last ones yet. */
 bool terminal_type(struct terminal *terminal, char character);
 
-/* Fills in what to wait for and, after poll, copies what is ready. */
-enum { TERMINAL_WATCH_COUNT = 3 };
+/* Fills in what to wait for and, after poll and terminal_set_raw, copies what is ready. */
+enum { TERMINAL_WATCH_COUNT = 4 };
 void terminal_watch(const struct terminal *terminal, struct pollfd watched[TERMINAL_WATCH_COUNT]);
 void terminal_relay(struct terminal *terminal, const struct pollfd watched[TERMINAL_WATCH_COUNT]);
 
