@@ -113,9 +113,15 @@ static void make_cooked(struct prompt *prompt) {
   terminal_modes_put_back(&prompt->modes, &prompt->terminal->turn, prompt->fd);
 }
 
+static void await_quiet(struct prompt *prompt) {
+  prompt->quiet_until_ns = now_ns() + QUIET_NS;
+}
+
+/* What the screen takes late is seen late: then the time in which no key counts begins again. */
 static void flush_output(struct prompt *prompt) {
   while (prompt->output.length > 0) {
     ssize_t written = write(prompt->fd, prompt->output.data, prompt->output.length);
+    await_quiet(prompt);
     if (written < 0 && (errno == EAGAIN || errno == EINTR))
       return;
     size_t done = written > 0 ? (size_t)written : prompt->output.length; /* gone: so is it */
@@ -170,10 +176,6 @@ static void draw(struct prompt *prompt) {
     text_append(&prompt->output, "\033[H\033[2J");
   prompt_append_question(&prompt->output, question, &view);
   flush_output(prompt);
-}
-
-static void await_quiet(struct prompt *prompt) {
-  prompt->quiet_until_ns = now_ns() + QUIET_NS;
 }
 
 static void show(struct prompt *prompt, const struct question *question) {
@@ -289,7 +291,7 @@ static void read_keys(struct prompt *prompt) {
     give_up(prompt);
     return;
   }
-  if (now_ns() < prompt->quiet_until_ns || got > 1) {
+  if (now_ns() < prompt->quiet_until_ns || got > 1 || prompt->output.length > 0) {
     bool interrupted = memchr(bytes, CTRL_C, (size_t)got); /* denies, so it is never too early */
     if (interrupted)
       interrupt(prompt);

@@ -4,12 +4,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "core/alloc.h"
+#include "core/cleanup.h"
 #include "core/file.h"
 
 #define BUFFER_SIZE 8192
@@ -28,20 +30,32 @@ static int first_terminal_output(const struct terminal *terminal) {
   return -1;
 }
 
-/* Another session with the same keyboard may read a key that woke both of us, and one that waits
- * for the next would wait with all it has to do, and take it from whoever has the terminal then. Of
- * our own, so that the user's stays as it is. */
-static int open_input(void) {
-  int own = isatty(STDIN_FILENO)
-                ? open("/proc/self/fd/0", O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC)
-                : -1;
-  return own < 0 ? STDIN_FILENO : own;
+/* Of our own, and one that does not block, so that the user's stays as it is. Without it a screen
+ * that stands still would stop us in the middle of a line; and another session with the same
+ * keyboard may read a key that woke both of us: one that waits for the next would wait with all it
+ * has to do, and take it from whoever has the terminal then. */
+static int open_own(int fd, int access) {
+  char path[32];
+  snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+  const char *const names[] = {path, "/dev/tty"}; /* the latter after su: it is another user's */
+  unsigned device, found;
+  for (size_t i = 0; i < ARRAY_SIZE(names) && ioctl(fd, TIOCGDEV, &device) == 0; i++) {
+    int own = open(names[i], access | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    if (own >= 0 && ioctl(own, TIOCGDEV, &found) == 0 && found == device)
+      return own;
+    if (own >= 0)
+      close(own);
+  }
+  return fd;
 }
 
-static void close_input(struct terminal *terminal) {
+static void close_own(struct terminal *terminal) {
   if (terminal->input != STDIN_FILENO)
     close(terminal->input);
+  if (terminal->screen_out != terminal->output)
+    close(terminal->screen_out);
   terminal->input = STDIN_FILENO;
+  terminal->screen_out = terminal->output;
 }
 
 struct terminal terminal_new(enum terminal_mode mode) {
@@ -125,7 +139,8 @@ void terminal_connect(struct terminal *terminal, int master) {
   terminal->to_user.data = xmalloc(BUFFER_SIZE);
   fcntl(master, F_SETFL, fcntl(master, F_GETFL) | O_NONBLOCK);
   if (terminal->input_open)
-    terminal->input = open_input();
+    terminal->input = open_own(STDIN_FILENO, O_RDONLY);
+  terminal->screen_out = open_own(terminal->output, O_WRONLY);
   terminal_resize(terminal);
   terminal_set_raw(terminal);
   if (terminal->raw_wanted)
@@ -152,7 +167,7 @@ void terminal_watch(const struct terminal *terminal, struct pollfd watched[TERMI
   if (terminal->input_open && is_empty(&terminal->to_session) && !in_background())
     watched[0] = (struct pollfd){.fd = terminal->input, .events = POLLIN};
   if (!is_empty(&terminal->to_user))
-    watched[2] = (struct pollfd){.fd = terminal->output, .events = POLLOUT};
+    watched[2] = (struct pollfd){.fd = terminal->screen_out, .events = POLLOUT};
   else
     watched[1] = (struct pollfd){
         .fd = terminal->master,
@@ -194,21 +209,22 @@ static void clear_buffer(struct terminal_buffer *buffer) {
 }
 
 static void close_master(struct terminal *terminal) {
-  close_input(terminal);
+  close_own(terminal);
   close(terminal->master);
   terminal->master = -1;
   clear_buffer(&terminal->to_session);
   clear_buffer(&terminal->to_user);
 }
 
-/* The descriptor is the user's and stays blocking; but what poll says is writable takes this much
- * without waiting, if it is a pipe. Returns false if nobody can read it any more. */
+/* If it is not a terminal the descriptor is the user's and stays blocking; but what poll says is
+ * writable takes this much without waiting, if it is a pipe. Returns false if nobody can read it
+ * any more. */
 static bool flush_to_user(struct terminal *terminal) {
   struct terminal_buffer *buffer = &terminal->to_user;
-  struct pollfd ready = {.fd = terminal->output, .events = POLLOUT};
+  struct pollfd ready = {.fd = terminal->screen_out, .events = POLLOUT};
   while (!is_empty(buffer) && poll(&ready, 1, 0) > 0) {
     size_t length = buffer->end - buffer->start;
-    ssize_t written = write(terminal->output, buffer->data + buffer->start,
+    ssize_t written = write(terminal->screen_out, buffer->data + buffer->start,
                             length < PIPE_BUF ? length : PIPE_BUF);
     if (written < 0)
       return errno == EAGAIN || errno == EINTR;

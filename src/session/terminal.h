@@ -22,6 +22,7 @@ struct terminal {
   bool raw_wanted; /* keyboard and screen are both ours: full relay */
   int input;       /* where the keys come from: does not block, if it is a terminal */
   int output;      /* where the session's terminal output goes */
+  int screen_out;  /* the same while the session runs: does not block, if it is a terminal */
   int master;      /* the session's terminal, our side; -1 before and after */
   bool input_open;
   bool paused;               /* a question has keyboard and screen */

@@ -4,6 +4,7 @@ import os
 import re
 import shlex
 import signal
+import termios
 import time
 
 import pexpect
@@ -208,6 +209,37 @@ def test_late_report_of_the_terminal_does_not_answer(inside, data):
         terminal.expect_exact("content of a", timeout=0.3)
     press(terminal, "d")
     terminal.see("Permission denied")
+
+
+def test_question_that_is_not_on_the_screen_yet_is_not_answered(inside, box, data):
+    """A terminal that takes no output: a frozen window, a line that is down."""
+    terminal = inside(f"echo ready; sleep 1; cat {data}/a.txt > got; echo end")
+    terminal.see("ready")
+    screen = os.open(f"/proc/{terminal.pid}/fd/0", os.O_RDWR | os.O_NOCTTY)
+    termios.tcflow(screen, termios.TCOOFF)
+    assert eventually(lambda: [entry for entry in listed(box) if entry["pending"]])
+    time.sleep(1 + QUIET)  # it waits for the screen no longer than a second
+    for _ in range(2):
+        press(terminal, "s")
+    time.sleep(0.5)
+    with open(box.path("got")) as source:
+        assert source.read() == ""
+    termios.tcflow(screen, termios.TCOON)
+    os.close(screen)
+    terminal.see(ASKED)
+    press(terminal, "s")
+    terminal.see("end")
+    with open(box.path("got")) as source:
+        assert source.read() == "content of a\n"
+
+
+def test_screen_that_stands_still_does_not_stop_the_session(inside, box):
+    """In the middle of what it prints: it is still there for everybody else."""
+    inside("yes flood")
+    time.sleep(1)
+    (entry,) = listed(box)
+    with dynamic.Watcher(box, entry["sid"]) as control:
+        assert control.call({"cmd": "cmd.pending"})["requests"] == []
 
 
 def test_answer_does_not_reach_the_program(inside, data):
