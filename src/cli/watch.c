@@ -21,6 +21,8 @@
 #include "session/prompt-text.h"
 #include "session/prompt.h"
 #include "session/questions.h"
+#include "session/screen.h"
+#include "session/terminal-turn.h"
 
 enum watch_option { WATCH_JSON, WATCH_OBSERVE };
 
@@ -33,6 +35,7 @@ static const struct option_spec watch_options[] = {
 };
 
 #define RESCAN_MS 1000
+#define TURN_MS   50 /* how often to look whether a session has finished its line */
 #define QUIET_NS  (400ull * 1000 * 1000) /* what is typed sooner was not meant for the question */
 enum { SESSION_LIMIT_WATCHED = 512, SHOWN_PATH = 400, SHOWN_NAME = 120 };
 
@@ -58,6 +61,8 @@ struct watch {
   uint64_t quiet_until_ns;
   bool keys; /* stdin and stdout are a terminal */
   bool json, over;
+  struct terminal_turn turn; /* at this terminal: sessions of ours may write to it, too */
+  bool joined;
   int signals; /* signalfd: the terminal is put back, whoever ends us */
   struct termios saved;
 };
@@ -85,10 +90,22 @@ static void await_quiet(struct watch *watch) {
   watch->quiet_until_ns = now_ns() + QUIET_NS;
 }
 
+static bool is_shown(const struct watch *watch, const struct question *question) {
+  return strcmp(watch->shown, question->id) == 0;
+}
+
+/* A session in the background of this terminal prints to it: not while there is a question, or it
+ * could paint over what it asks itself. */
+static bool take_turn(struct watch *watch) {
+  if (watch->pending_count > 0)
+    return terminal_turn_take(&watch->turn);
+  terminal_turn_leave(&watch->turn);
+  return false;
+}
+
 /* The oldest question as a prompt, if we have keys; the others wait behind it. */
 static void show_oldest(struct watch *watch) {
-  if (!watch->keys || watch->pending_count == 0 ||
-      strcmp(watch->shown, watch->pending[0].question->id) == 0)
+  if (!watch->keys || !take_turn(watch) || is_shown(watch, watch->pending[0].question))
     return;
   const struct pending *oldest = &watch->pending[0];
   uint64_t now = now_ns();
@@ -102,6 +119,7 @@ static void show_oldest(struct watch *watch) {
   };
   _cleanup_text_ struct text text = {0};
   tcflush(STDIN_FILENO, TCIFLUSH); /* typed before anybody could see the question */
+  screen_append_reset(&(struct screen){0}, &text);
   prompt_append_question(&text, oldest->question, &view);
   watch->over |= cli_print(text_string(&text)) != 0;
   memcpy(watch->shown, oldest->question->id, sizeof watch->shown);
@@ -161,6 +179,10 @@ static void settle_pending(struct watch *watch, const json_t *message) {
   for (size_t i = 0; id && i < watch->pending_count; i++) {
     if (strcmp(watch->pending[i].question->id, id) != 0)
       continue;
+    if (watch->keys && !is_shown(watch, watch->pending[i].question)) {
+      remove_pending(watch, i); /* nobody has seen it; and the one that is shown stays in sight */
+      return;
+    }
     _cleanup_text_ struct text line = {0};
     _cleanup_free_ char *how = escape_string(reason ? reason : "settled");
     _cleanup_free_ char *words =
@@ -266,6 +288,9 @@ static int scan(struct watch *watch, struct sb_error *error) {
   _cleanup_choice_ struct session_choice choice = {0};
   if (session_choose(&choice, watch->session_count ? NULL : watch->only, error) < 0)
     return -1;
+  if (watch->keys && !watch->joined)
+    watch->turn = terminal_turn_open(choice.host.state_home);
+  watch->joined = true;
   if (watch->only)
     return watch->session_count ? 0 : connect_session(watch, choice.entry, error);
   for (size_t i = 0; i < choice.registry.count; i++) {
@@ -300,7 +325,7 @@ static void take_key(struct watch *watch, char key) {
   struct reply reply;
   if (key == 'q' || key == '\003' || key == '\004')
     watch->over = true;
-  else if (watch->pending_count == 0 || strcmp(watch->shown, watch->pending[0].question->id) != 0)
+  else if (watch->pending_count == 0 || !is_shown(watch, watch->pending[0].question))
     return;
   else if (key == 'f') {
     _cleanup_text_ struct text text = {0};
@@ -357,7 +382,9 @@ static void look_once(struct watch *watch) {
   watched[count + 1] = (struct pollfd){.fd = watch->signals, .events = POLLIN};
   /* Whoever read what we say is gone, as with '| head': sessions must not wait for us any more. */
   watched[count + 2] = (struct pollfd){.fd = STDOUT_FILENO};
-  if (poll(watched, count + 3, RESCAN_MS) > 0) {
+  bool waits =
+      watch->keys && watch->pending_count > 0 && !is_shown(watch, watch->pending[0].question);
+  if (poll(watched, count + 3, waits ? TURN_MS : RESCAN_MS) > 0) {
     for (size_t i = 0; i < count; i++) {
       if (watched[i].revents)
         read_session(watch, i);
@@ -372,6 +399,7 @@ static void look_once(struct watch *watch) {
 static void watch_clear(struct watch *watch) {
   if (watch->keys)
     tcsetattr(STDIN_FILENO, TCSADRAIN, &watch->saved);
+  terminal_turn_close(&watch->turn);
   while (watch->pending_count > 0)
     remove_pending(watch, 0);
   for (size_t i = 0; i < watch->session_count; i++) {
@@ -390,6 +418,7 @@ static int watch_main(const struct invocation *invocation) {
       .only = invocation->operand_count ? invocation->operands[0] : NULL,
       .json = invocation_has(invocation, WATCH_JSON),
       .signals = take_signals(),
+      .turn = TERMINAL_TURN_ALONE,
   };
   set_raw(&watch);
   int result = scan(&watch, &error);

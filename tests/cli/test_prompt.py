@@ -554,6 +554,26 @@ def test_watch_answers_with_keys(box, data):
         assert exit_status(terminal) == 0
 
 
+def test_session_in_the_background_cannot_paint_over_a_watched_question(outer, box, data):  # noqa: F811
+    """E5: `sandbox run & sandbox watch` at one terminal."""
+    painting = "while sleep 0.05; do printf FAKE; test -e stop && break; done"
+    run = shlex.join([*dynamic.wrap(box, ["sh", "-c", f"cat {data}/a.txt & {painting}"], ["--supervised"])])
+    outer.sendline(f"{run} &")
+    outer.see("FAKE")  # the control: it does paint
+    outer.see("FAKE")
+    outer.sendline(f"{box.world.command} watch")
+    outer.see(ASKED)
+    with pytest.raises(pexpect.TIMEOUT):
+        outer.expect_exact("FAKE", timeout=1)
+    press(outer, "s")
+    outer.see("content of a")
+    outer.see("FAKE")  # and paints on afterwards
+    box.identity.file(box.path("stop"), "")
+    outer.see("has ended")
+    outer.send("q")
+    outer.outer_prompt()
+
+
 def test_watch_ends_and_gives_the_terminal_back(outer, box):  # noqa: F811
     before = outer.shows("stty -a")
     for end in ("q", "\003"):
