@@ -7,14 +7,14 @@
 #include "core/cleanup.h"
 
 /* DEC private modes that a prompt switches, and what they are during it. The alternate screen is
- * only looked at. */
+ * only looked at. HOME: off as well, but each switching moves the cursor to the top. */
 static const struct {
   unsigned number;
-  enum { LEAVE, OFF, ON } during;
+  enum { LEAVE, OFF, ON, HOME } during;
 } modes[SCREEN_MODE_COUNT] = {
     {1, OFF},                                  /* cursor keys as applications like them */
     {5, OFF},                                  /* reverse video */
-    {6, OFF},                                  /* origin at the margins */
+    {6, HOME},                                 /* origin at the margins */
     {7, ON},                                   /* wrap at the right margin */
     {25, ON},                                  /* cursor visible */
     {47, LEAVE}, {1047, LEAVE}, {1049, LEAVE}, /* alternate screen */
@@ -22,6 +22,7 @@ static const struct {
     {1004, OFF},                                            /* focus events */
     {1005, OFF}, {1006, OFF},   {1015, OFF},                /* forms of mouse reports */
     {2004, OFF},                                            /* bracketed paste */
+    {69, OFF},                                              /* margins at the sides */
     {2026, OFF},                                            /* synchronised output */
 };
 
@@ -149,16 +150,18 @@ static void append_mode(struct text *text, size_t mode, bool on) {
 
 /* CAN ends a sequence, ST a string; then letters are letters again (G0 in ASCII, shifted in). A
  * soft reset puts margins, attributes and insertion back without moving the cursor; the palette is
- * the user's again. Keys are bytes; the newer way to ask for that is only used where a program has
- * used it, for a terminal that does not know it may move the cursor. Attributes come last: some
- * take the older way for one. */
+ * the user's again. Not all terminals know it (tmux, the Linux console), and within margins of the
+ * workload any line of a question could be lost: they are taken away once more, and the cursor,
+ * which that sends to the top, is put back. Keys are bytes; the newer way to ask for that is only
+ * used where a program has used it, for a terminal that does not know it may move the cursor.
+ * Attributes come last: some take the older way for one. */
 void screen_append_reset(const struct screen *screen, struct text *text) {
-  text_append(text, "\030\033\\\033[!p");
+  text_append(text, "\030\033\\\033[!p\0337\033[r\033[?6l\0338");
   if (screen->keys_known)
     text_append(text, "\033[=0;1u");
   text_append(text, "\033[>4;0m\033(B\017\033[0m\033>\033]104\033\\\033]110\033\\\033]111\033\\");
   for (size_t i = 0; i < SCREEN_MODE_COUNT; i++) {
-    if (modes[i].during != LEAVE)
+    if (modes[i].during != LEAVE && modes[i].during != HOME)
       append_mode(text, i, modes[i].during == ON);
   }
 }
@@ -171,7 +174,7 @@ void screen_append_restore(const struct screen *screen, struct text *text) {
     text_appendf(text, "\033[>4;%um", screen->other_keys);
   text_append(text, "\033[0m");
   for (size_t i = 0; i < SCREEN_MODE_COUNT; i++) {
-    if (modes[i].during != LEAVE && screen->known[i])
+    if (modes[i].during != LEAVE && screen->known[i] && (screen->on[i] || modes[i].during != HOME))
       append_mode(text, i, screen->on[i]);
   }
   if (screen->keypad)

@@ -7,7 +7,7 @@
 
 #include "core/text.h"
 
-#define SCREEN_MODE_COUNT 18
+#define SCREEN_MODE_COUNT 19
 #define SCREEN_KEYS_DEPTH 8
 
 /* How keys are told (kitty's protocol): a stack of flags, of which the last one counts. */

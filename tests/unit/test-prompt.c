@@ -355,6 +355,23 @@ static bool resets(const struct screen *screen, const char *sequence) {
   return strstr(text_string(&text), sequence);
 }
 
+/* Margins could swallow lines of the question; and it comes below what was there before, so nothing
+ * may send the cursor to the top but between a save and a restore. */
+static void test_margins(void **state) {
+  (void)state;
+  struct screen screen = {0};
+  _cleanup_text_ struct text text = {0};
+  feed(&screen, "\033[3;4r\033[?6h\033[?69h\033[2;9s");
+  screen_append_reset(&screen, &text);
+  const char *kept = strstr(text_string(&text), "\0337\033[r\033[?6l\0338");
+  assert_non_null(kept);
+  assert_null(strstr(kept + strlen("\0337\033[r\033[?6l"), "\033[?6l"));
+  assert_true(resets(&screen, "\033[?69l"));
+  assert_true(restores(&screen, "\033[?6h") && restores(&screen, "\033[?69h"));
+  feed(&screen, "\033[?6l");
+  assert_false(restores(&screen, "\033[?6l"));
+}
+
 /* A key that is told as a sequence would be no answer. */
 static void test_keys_are_bytes(void **state) {
   (void)state;
@@ -404,6 +421,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_what_cannot_be_is_not_offered),
     cmocka_unit_test(test_question_round_trip),
     cmocka_unit_test(test_screen),
+    cmocka_unit_test(test_margins),
     cmocka_unit_test(test_keys_are_bytes),
     cmocka_unit_test(test_reset_comes_first),
 };
