@@ -58,6 +58,7 @@ struct watch {
   struct pending *pending;
   size_t pending_count;
   char shown[QUESTION_ID_SIZE]; /* id of the question on the screen */
+  bool fits;                    /* on the screen */
   uint64_t quiet_until_ns;
   bool keys; /* stdin and stdout are a terminal */
   bool json, over;
@@ -116,11 +117,12 @@ static void show_oldest(struct watch *watch) {
       .seconds =
           oldest->deadline_ns > now ? (unsigned)((oldest->deadline_ns - now) / 1000000000) : 0,
       .width = prompt_width(STDOUT_FILENO),
+      .height = prompt_height(STDOUT_FILENO),
   };
   _cleanup_text_ struct text text = {0};
   tcflush(STDIN_FILENO, TCIFLUSH); /* typed before anybody could see the question */
   screen_append_reset(&(struct screen){0}, &text);
-  prompt_append_question(&text, oldest->question, &view);
+  watch->fits = prompt_append_question(&text, oldest->question, &view);
   watch->over |= cli_print(text_string(&text)) != 0;
   memcpy(watch->shown, oldest->question->id, sizeof watch->shown);
   await_quiet(watch);
@@ -332,10 +334,12 @@ static void take_key(struct watch *watch, char key) {
     prompt_append_full(&text, watch->pending[0].question, prompt_width(STDOUT_FILENO));
     (void)cli_print(text_string(&text));
     watch->shown[0] = '\0';
-  } else if (prompt_key_reply(watch->pending[0].question, key, &reply))
-    answer(watch, &reply);
-  else
+  } else if (!prompt_key_reply(watch->pending[0].question, key, &reply))
     await_quiet(watch); /* perhaps the beginning of a sequence: its rest is no answer */
+  else if (reply.allow && !watch->fits)
+    watch->shown[0] = '\0'; /* perhaps it has become larger */
+  else
+    answer(watch, &reply);
 }
 
 static void read_keys(struct watch *watch) {

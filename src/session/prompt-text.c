@@ -17,6 +17,9 @@ enum { SHOWN_PATH = 400, SHOWN_NAME = 120 };
 #define PLAIN   "\033[0m"
 #define ENTER   "\r\n"
 #define ONWARD  ENTER "    | " /* the rest of a name that is longer than its line */
+#define TOO_SMALL                                                                                  \
+  "The terminal is too small for this question: nothing can be allowed here. Make it larger, or "  \
+  "use sandbox watch elsewhere."
 enum { ONWARD_COLUMN = 6, USUAL_WIDTH = 80, LEAST_WIDTH = 20 };
 
 /* One row per answer, line by line; what cannot be given for a question is not offered. */
@@ -176,18 +179,58 @@ static void append_keys(struct text *text, const struct question *question,
   }
 }
 
-void prompt_append_question(struct text *text, const struct question *question,
-                            const struct prompt_view *view) {
-  text_append(text, "\r\n");
-  if (!view->plain)
-    text_append(text, "\033[J");
+static size_t skip_sequence(const char *bytes) {
+  size_t length = 2 + strspn(bytes + 2, "0123456789;?");
+  return length + (bytes[length] != '\0');
+}
+
+/* Lines on the screen, where the terminal breaks those that are too long. */
+static size_t count_lines(const char *bytes, unsigned width) {
+  size_t lines = 1, column = 0;
+  for (; *bytes; bytes++) {
+    if (*bytes == '\033') {
+      bytes += skip_sequence(bytes) - 1;
+    } else if (*bytes == '\n') {
+      lines++;
+      column = 0;
+    } else if (*bytes != '\r' && column++ >= width) {
+      lines++;
+      column = 1;
+    }
+  }
+  return lines;
+}
+
+/* What is above the screen is not seen, and a line that the terminal breaks may go on with what the
+ * workload likes. */
+static bool fits(const char *question, const struct prompt_view *view) {
+  if (view->width != 0 && view->width < LEAST_WIDTH)
+    return false;
+  return view->height == 0 ||
+         count_lines(question, view->width ? view->width : USUAL_WIDTH) <= view->height;
+}
+
+static void append_body(struct text *text, const struct question *question,
+                        const struct prompt_view *view) {
   append_header(text, question, view);
   append_object(text, question, view);
   append_details(text, question, view);
   append_keys(text, question, view);
   if (question->request.path && strlen(question->request.path) > SHOWN_PATH / 4)
     text_append(text, "  f shows the whole path" ENTER);
-  text_appendf(text, "One key, within %u s (then it is denied once): ", view->seconds);
+}
+
+bool prompt_append_question(struct text *text, const struct question *question,
+                            const struct prompt_view *view) {
+  _cleanup_text_ struct text body = {0};
+  append_body(&body, question, view);
+  _cleanup_free_ char *last =
+      xasprintf("One key, within %u s (then it is denied once): ", view->seconds);
+  _cleanup_free_ char *whole = xasprintf("%s%s", text_string(&body), last);
+  bool shown = fits(whole, view);
+  text_appendf(text, ENTER "%s%s%s%s", view->plain ? "" : "\033[J", text_string(&body),
+               shown ? "" : TOO_SMALL ENTER, last);
+  return shown;
 }
 
 void prompt_append_full(struct text *text, const struct question *question, unsigned width) {

@@ -12,10 +12,13 @@ struct prompt_view {
   size_t more;      /* questions that wait behind this one */
   unsigned seconds; /* left to answer */
   unsigned width;   /* of the terminal, in columns; 0: not known */
+  unsigned height;  /* in lines; 0: not known */
   bool plain;       /* a terminal that understands no sequences */
 };
 
-void prompt_append_question(struct text *text, const struct question *question,
+/* False if the terminal is too small to show all of it: then no key may allow anything, and it says
+ * so. */
+bool prompt_append_question(struct text *text, const struct question *question,
                             const struct prompt_view *view);
 
 /* The whole path, however long. */

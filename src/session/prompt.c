@@ -43,6 +43,7 @@ struct prompt {
   uint64_t resize_ns;       /* when a full-screen program gets its size back; 0: it has it */
   struct terminal_modes modes; /* if the relay had not made it raw */
   bool plain;
+  bool fits; /* the question that is shown, on the screen */
 };
 
 static uint64_t now_ns(void) {
@@ -87,6 +88,11 @@ static bool is_lent(const struct prompt *prompt) {
 unsigned prompt_width(int terminal) {
   struct winsize size;
   return ioctl(terminal, TIOCGWINSZ, &size) < 0 ? 0 : size.ws_col;
+}
+
+unsigned prompt_height(int terminal) {
+  struct winsize size;
+  return ioctl(terminal, TIOCGWINSZ, &size) < 0 ? 0 : size.ws_row;
 }
 
 /* Another session at this terminal has ended and has put the user's modes back. */
@@ -168,13 +174,14 @@ static void draw(struct prompt *prompt) {
                      ? (unsigned)((question->deadline_ns - now) / 1000000000 + 1)
                      : 0,
       .width = prompt_width(prompt->fd),
+      .height = prompt_height(prompt->fd),
       .plain = prompt->plain,
   };
   if (!prompt->plain)
     screen_append_reset(&prompt->terminal->screen, &prompt->output);
   if (!prompt->plain && screen_is_alternate(&prompt->terminal->screen))
     text_append(&prompt->output, "\033[H\033[2J");
-  prompt_append_question(&prompt->output, question, &view);
+  prompt->fits = prompt_append_question(&prompt->output, question, &view);
   flush_output(prompt);
 }
 
@@ -257,7 +264,7 @@ static void take_key(struct prompt *prompt, char key) {
     return;
   if (key == CTRL_C) {
     interrupt(prompt);
-  } else if (prompt_key_reply(question, key, &reply)) {
+  } else if (prompt_key_reply(question, key, &reply) && (prompt->fits || !reply.allow)) {
     answer(prompt, &reply);
   } else if (key == 'f') {
     prompt_append_full(&prompt->output, question, prompt_width(prompt->fd));

@@ -33,5 +33,6 @@ void prompt_lend(struct prompt *prompt);
 
 bool prompt_is_shown(const struct prompt *prompt);
 
-/* Columns of a terminal; 0 if it does not say. */
+/* Columns and lines of a terminal; 0 if it does not say. */
 unsigned prompt_width(int terminal);
+unsigned prompt_height(int terminal);

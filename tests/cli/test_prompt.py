@@ -327,6 +327,33 @@ def test_resize_draws_it_again(inside, data):
     terminal.see("40 100")
 
 
+@pytest.mark.parametrize("rows, columns", [(6, 80), (24, 12)])
+@pytest.mark.parametrize("supervisor", ["run", "watch"])
+def test_what_does_not_fit_on_the_screen_is_not_allowed(inside, box, data, rows, columns, supervisor):
+    """What is asked for is above it, or broken where the command likes; it can be made larger."""
+    script = f"cat {data}/a.txt && touch allowed"
+    if supervisor == "run":
+        refuses_and_allows(inside(script, rows=rows, columns=columns), box)
+        return
+    with dynamic.asking(box, ["sh", "-c", script]):
+        terminal = Terminal(box, [box.world.command, "watch"], rows=rows, columns=columns)
+        refuses_and_allows(terminal, box)
+        terminal.end()
+
+
+def refuses_and_allows(terminal, box):
+    terminal.see("too small")
+    terminal.see(ASKED)
+    press(terminal, "s")
+    time.sleep(0.5)
+    assert not os.path.exists(box.path("allowed"))
+    terminal.setwinsize(24, 80)
+    press(terminal, "s")  # watch looks again only now
+    time.sleep(0.5)
+    press(terminal, "s")
+    assert eventually(lambda: os.path.exists(box.path("allowed")))
+
+
 def test_interrupt(inside, data):
     """Ctrl-C denies and reaches the program; it is never too early for it."""
     terminal = inside(f"trap 'echo interrupted' INT; cat {data}/a.txt; echo end")
