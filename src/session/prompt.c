@@ -161,6 +161,12 @@ static size_t count_pending(const struct prompt *prompt) {
   return (size_t)decisions_counts(prompt->decisions).pending;
 }
 
+/* TERM may be missing though the terminal knows sequences, and the program uses them: it could have
+ * made all that follows invisible. */
+static bool is_plain(const struct prompt *prompt) {
+  return prompt->plain && !prompt->terminal->screen.used;
+}
+
 static void draw(struct prompt *prompt) {
   const struct question *question = shown_question(prompt);
   if (!question)
@@ -175,11 +181,11 @@ static void draw(struct prompt *prompt) {
                      : 0,
       .width = prompt_width(prompt->fd),
       .height = prompt_height(prompt->fd),
-      .plain = prompt->plain,
+      .plain = is_plain(prompt),
   };
-  if (!prompt->plain)
+  if (!view.plain)
     screen_append_reset(&prompt->terminal->screen, &prompt->output);
-  if (!prompt->plain && screen_is_alternate(&prompt->terminal->screen))
+  if (!view.plain && screen_is_alternate(&prompt->terminal->screen))
     text_append(&prompt->output, "\033[H\033[2J");
   prompt->fits = prompt_append_question(&prompt->output, question, &view);
   flush_output(prompt);
@@ -205,7 +211,7 @@ static void hide(struct prompt *prompt) {
   prompt->shown = false;
   prompt->id[0] = '\0';
   bool alternate = screen_is_alternate(&prompt->terminal->screen);
-  if (!prompt->plain) {
+  if (!is_plain(prompt)) {
     if (alternate)
       text_append(&prompt->output, "\033[H\033[2J");
     screen_append_restore(&prompt->terminal->screen, &prompt->output);

@@ -52,7 +52,7 @@ static void take_escape(struct screen *screen, char byte) {
   if (byte == '=' || byte == '>')
     screen->keypad = byte == '=';
   if (byte == 'c') /* full reset */
-    *screen = (struct screen){0};
+    *screen = (struct screen){.used = true};
   screen->state = byte == '\033' ? SCREEN_ESCAPE : SCREEN_TEXT;
 }
 
@@ -135,6 +135,7 @@ void screen_feed(struct screen *screen, const char *bytes, size_t length) {
       if (!escape)
         return;
       i = (size_t)(escape - bytes);
+      screen->used = true;
       screen->state = SCREEN_ESCAPE;
     } else if (screen->state == SCREEN_ESCAPE) {
       take_escape(screen, bytes[i]);

@@ -21,6 +21,7 @@ struct screen {
   char prefix;          /* of the sequence under way: one of "?<=>", or 0 */
   unsigned numbers[16]; /* of it */
   size_t number_count;
+  bool used; /* a sequence was sent: then the terminal knows them, or it is garbled anyway */
   bool on[SCREEN_MODE_COUNT], known[SCREEN_MODE_COUNT];
   bool keypad;                /* application keypad */
   struct screen_keys keys[2]; /* of the main screen, of the alternate one */

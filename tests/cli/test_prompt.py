@@ -293,6 +293,19 @@ def test_half_a_sequence_does_not_hide_the_question(inside, data):
     terminal.see("content of a")
 
 
+def test_terminal_of_unknown_kind(box, data):
+    """Nothing but text, unless the program itself sends sequences, as one that makes all invisible."""
+    script = f"cat {data}/a.txt; printf '\\033[8m'; cat {data}/b.txt; echo end"
+    terminal = Terminal(box, ["env", "-u", "TERM", *dynamic.wrap(box, ["sh", "-c", script])])
+    assert b"\x1b" not in terminal.see(ASKED)
+    press(terminal, "d")
+    terminal.see("\x1b[8m")
+    assert b"\x1b[0m" in terminal.see(ASKED)
+    press(terminal, "d")
+    terminal.see("end")
+    terminal.end()
+
+
 def test_keys_that_are_told_as_sequences(inside, data):
     """A terminal that was asked to tell every key as a sequence is asked not to, meanwhile."""
     terminal = inside(f"printf '\\033[>4;2m\\033[>8u'; cat {data}/a.txt; echo end")
