@@ -18,10 +18,15 @@
 /* A session may have to look at every process that holds a part of it. */
 #define PATIENCE_MS 5000
 
+/* A name that could be a host's is one, whether or not a file in the folder is called so: a command
+ * could have made that file. */
+static bool may_be_host(const struct revoke_request *request) {
+  return !strchr(request->name, '/');
+}
+
 /* Grants name objects; a person may name a link to one, or something that is gone. */
 static char *path_of(const struct revoke_request *request) {
-  bool is_path = strchr(request->name, '/') || access(request->name, F_OK) == 0;
-  if (!is_path)
+  if (may_be_host(request) && access(request->name, F_OK) < 0)
     return NULL;
   char *resolved;
   char *path = path_join(request->host->cwd, request->name);
@@ -91,23 +96,43 @@ static int fail_nothing(const char *name, const char *covering, struct sb_error 
 static int revoke_in_stores(const struct revoke_request *request, const char *path,
                             size_t *ret_stored, struct sb_error *error) {
   _cleanup_free_ char *named = path ? path_join(request->host->cwd, request->name) : NULL;
-  int result = revoke_stored(request, path ? path : request->name, ret_stored, error);
+  int result = may_be_host(request) ? revoke_stored(request, request->name, ret_stored, error) : 0;
+  if (result == 0 && path)
+    result = revoke_stored(request, path, ret_stored, error);
   if (result == 0 && named && strcmp(named, path) != 0)
     result = revoke_stored(request, named, ret_stored, error);
   return result;
 }
 
-/* False: it may still have what was revoked. */
-static bool revoke_in_session(const struct registry_entry *entry, json_t *message,
-                              struct revoke_result *result) {
+/* What a session has done. */
+struct told {
+  bool revoked, held, unsure;
+};
+
+static void tell_session(const struct registry_entry *entry, json_t *message, struct told *told) {
   _cleanup_error_ struct sb_error refused = {0};
   json_t *reply = NULL;
-  if (client_call(entry->folder, PATIENCE_MS, message, &reply, &refused) < 0)
-    return refused.code == SB_CODE_NOT_FOUND || refused.code == SB_CODE_CONFLICT;
-  result->held += json_is_true(json_object_get(reply, "held"));
-  result->sessions++;
+  if (client_call(entry->folder, PATIENCE_MS, message, &reply, &refused) < 0) {
+    told->unsure |= refused.code != SB_CODE_NOT_FOUND && refused.code != SB_CODE_CONFLICT;
+    return;
+  }
+  told->held |= json_is_true(json_object_get(reply, "held"));
+  told->revoked = true;
   json_decref(reply);
-  return true;
+}
+
+/* False: it may still have what was revoked. */
+static bool revoke_in_session(const struct revoke_request *request,
+                              const struct registry_entry *entry, const char *path,
+                              struct revoke_result *result) {
+  struct told told = {0};
+  if (path)
+    tell_session(entry, revoke_message(path, NULL), &told);
+  if (may_be_host(request))
+    tell_session(entry, revoke_message(NULL, request->name), &told);
+  result->held += told.held;
+  result->sessions += told.revoked;
+  return !told.unsure;
 }
 
 static int fail_unanswered(const struct strv *silent, struct sb_error *error) {
@@ -136,7 +161,7 @@ int policy_revoke(const struct revoke_request *request, struct revoke_result *re
     const struct registry_entry *entry = &choice.registry.entries[i];
     if (request->session && entry != choice.entry)
       continue;
-    if (!revoke_in_session(entry, revoke_message(path, request->name), &result))
+    if (!revoke_in_session(request, entry, path, &result))
       strv_add(&silent, entry->id);
   }
   if (silent.count > 0)

@@ -2,6 +2,7 @@
  * been a denial. Pure. */
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "core/alloc.h"
 #include "core/cleanup.h"
@@ -271,6 +272,23 @@ int grants_parse(const char *file, const char *data, size_t length, const char *
   *ret_list = list;
   list = (struct grant_list){0};
   return 0;
+}
+
+/* ---- hosts, as a person names them ---- */
+
+bool grant_host_is(const char *host, unsigned port, const char *name) {
+  _cleanup_free_ char *plain = xasprintf("%s:%u", host, port);
+  _cleanup_free_ char *bracketed = xasprintf("[%s]:%u", host, port);
+  return strcasecmp(name, host) == 0 ||
+         (port && (strcasecmp(name, plain) == 0 || strcasecmp(name, bracketed) == 0));
+}
+
+char *grant_host_of(const char *name) {
+  const char *colon = strchr(name, ':'), *bracket = name[0] == '[' ? strchr(name, ']') : NULL;
+  if (bracket)
+    return xstrndup(name + 1, (size_t)(bracket - name) - 1);
+  bool has_port = colon && !strchr(colon + 1, ':');
+  return has_port ? xstrndup(name, (size_t)(colon - name)) : xstrdup(name);
 }
 
 /* ---- writing ---- */

@@ -249,10 +249,8 @@ static size_t edit_remove(struct grant_list *list, void *argument) {
   size_t removed = 0;
   for (size_t i = list->count; i-- > 0;) {
     const struct grant *grant = &list->items[i];
-    _cleanup_free_ char *with_port =
-        grant->host ? xasprintf("%s:%u", grant->host, grant->port) : NULL;
-    const char *name = grant->path ? grant->path : grant->host;
-    if (strcmp(name, subject) != 0 && (!with_port || strcmp(with_port, subject) != 0))
+    if (grant->path ? strcmp(grant->path, subject) != 0
+                    : !grant_host_is(grant->host, grant->port, subject))
       continue;
     remove_at(list, i);
     removed++;

@@ -49,6 +49,13 @@ char *grants_file(const struct policy_context *context, enum grant_scope scope);
 const char *grant_scope_name(enum grant_scope scope);
 json_t *grant_to_json(const struct grant *grant);
 
+/* Does a person who writes `name` mean this host? Without a port all of it, else that port alone,
+ * as 'sandbox policy grants' shows it: "example.org:443", "[2001:db8::1]:443". */
+bool grant_host_is(const char *host, unsigned port, const char *name);
+
+/* The host of such a name. New string. */
+char *grant_host_of(const char *name);
+
 /* "allow read /opt/sdk", "deny example.org:443", escaped. New string. */
 char *grant_describe(const struct grant *grant);
 

@@ -7,6 +7,7 @@
 #include "core/alloc.h"
 #include "core/cleanup.h"
 #include "core/path.h"
+#include "policy/grants.h"
 
 enum access_class access_class_of(enum want want) {
   return want == WANT_WRITE ? CLASS_WRITE : want == WANT_CONNECT ? CLASS_CONNECT : CLASS_READ;
@@ -130,13 +131,19 @@ bool approvals_is_revoked(const struct approvals *approvals, const struct access
   return false;
 }
 
+static bool is_meant(const struct approval *item, enum access_subject subject, const char *name) {
+  if (item->subject != subject)
+    return false;
+  return subject == SUBJECT_FILE ? is_name(item->path, name)
+                                 : item->host && grant_host_is(item->host, item->port, name);
+}
+
 size_t approvals_remove(struct approvals *approvals, enum access_subject subject, const char *name,
                         bool *ret_denials) {
   size_t removed = 0, denials = 0;
   for (size_t i = approvals->count; i-- > 0;) {
     const struct approval *item = &approvals->items[i];
-    if (item->subject != subject ||
-        !is_name(subject == SUBJECT_FILE ? item->path : item->host, name))
+    if (!is_meant(item, subject, name))
       continue;
     denials += item->verdict == APPROVAL_DENY;
     remove_at(approvals, i);

@@ -46,8 +46,8 @@ const struct approval *approvals_find(const struct approvals *approvals,
 /* Was a stored grant that covers the request taken back, whatever was answered since? */
 bool approvals_is_revoked(const struct approvals *approvals, const struct access_request *request);
 
-/* Forgets those for exactly this path or host. Returns how many there were, and whether they only
- * denied something. */
+/* Forgets those for exactly this path or host (also HOST:PORT). Returns how many there were, and
+ * whether they only denied something. */
 size_t approvals_remove(struct approvals *approvals, enum access_subject subject, const char *name,
                         bool *ret_denials);
 void approvals_clear(struct approvals *approvals);

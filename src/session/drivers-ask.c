@@ -11,6 +11,7 @@
 #include "net/drivers/classes.h"
 #include "net/drivers/openings.h"
 #include "net/guard.h"
+#include "policy/grants.h"
 #include "session/monitor.h"
 
 struct driver_question {
@@ -162,7 +163,8 @@ void driven_note_approved(struct monitor *monitor, const char *name) {
 
 /* Who owns the session has rights over its packet filter, so nobody need be waited for. Approved
  * addresses are few, and asked about again without a person, if others were meant. */
-void driven_revoke(struct monitor *monitor, const char *host) {
+void driven_revoke(struct monitor *monitor, const char *name) {
+  _cleanup_free_ char *host = grant_host_of(name);
   struct driven *driven = &monitor->network.driven;
   const struct network_settings *network = &monitor->request->plan->network;
   struct port_classes classes = {0};

@@ -20,9 +20,9 @@ bool driven_was_denied(const struct monitor *monitor, const struct address *addr
 void driven_note_approved(struct monitor *monitor, const char *name);
 bool driven_is_approved(const struct monitor *monitor, const char *name);
 
-/* What was approved for this name or address is closed when this returns; connections that were
- * made go on. */
-void driven_revoke(struct monitor *monitor, const char *host);
+/* What was approved for this name or address (also with a port) is closed when this returns;
+ * connections that were made go on. */
+void driven_revoke(struct monitor *monitor, const char *name);
 
 /* Nobody will answer any more. */
 void driven_forget_questions(struct monitor *monitor);

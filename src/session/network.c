@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -204,7 +205,7 @@ static void answer(struct monitor *monitor, uint32_t id, bool allowed, const cha
 static bool is_of_host(const char *entry, const char *host) {
   size_t length = strlen(host);
   bool bracketed = entry[0] == '[' && host[0] != '[';
-  if (strncmp(entry + bracketed, host, length) != 0)
+  if (strncasecmp(entry + bracketed, host, length) != 0)
     return false;
   const char *rest = entry + bracketed + length + bracketed;
   bool with_port = *rest == ':' && (bracketed || !strchr(host, ':'));

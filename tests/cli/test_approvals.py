@@ -360,6 +360,22 @@ def test_revoke_with_a_store_that_cannot_be_changed(box, data):
         assert session.result()[:2] == (1, "content of a\n")
 
 
+@once
+@pytest.mark.parametrize("name", ["example.org:443", "example.org", "Example.ORG:443", "[2001:db8::1]:443",
+                                  "2001:db8::1"])
+def test_revoke_a_host_as_it_is_shown(box, name):
+    """Also if a file in the folder is called so: the command may have made it."""
+    box.identity.file(box.home(".config/sandbox/grants.yaml"),
+                      "version: 1\ngrants:\n  - {decision: allow, host: example.org, port: 443}\n"
+                      "  - {decision: allow, host: '2001:db8::1', port: 443}\n")
+    box.identity.file(box.path(name), "")
+    assert sandbox(box, "policy", "grants").stdout.count("connect") == 2
+    assert sandbox(box, "policy", "revoke", "example.org:80").exit == 125
+    result = sandbox(box, "policy", "revoke", name)
+    assert result.exit == 0 and "1 stored" in result.stdout, result
+    assert sandbox(box, "policy", "grants").stdout.count("connect") == 1
+
+
 @pytest.mark.parametrize("whole", [False, True])
 def test_denying_what_was_revoked(box, data, whole):
     """Asked about again after the revocation, the answer counts, not what was kept before it."""

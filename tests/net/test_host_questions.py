@@ -104,6 +104,27 @@ def test_kept_answer_is_taken_back_while_a_session_uses_it(net):
     sandbox(net, "policy", "revoke", "other.test:80")
 
 
+@pytest.mark.escape
+@pytest.mark.parametrize("name", ["other.test:80", "other.test"])
+@pytest.mark.parametrize("scope", ["session", "user"])
+def test_answer_is_taken_back_in_the_session_that_gave_it(net, name, scope):
+    """By the host, and as 'policy grants' shows it. Another port stays what it is."""
+    curl = "curl -sS -m 15 --noproxy '*' http://other.test%s/ >/dev/null"
+    script = f"{curl % ''}; {curl % ''}; touch step; until [ -e go ]; do sleep 0.02; done; {curl % ''}; echo $?"
+    with asking(net, ["sh", "-c", script], *GOOD) as session, session.watch() as control:
+        approve(control, question(control), scope)
+        assert eventually(lambda: os.path.exists(net.path("step"))), "control: asked about once"
+        refused = sandbox(net, "policy", "revoke", "other.test:81")
+        assert refused.exit == 125 and "nothing was approved" in refused.stderr, refused
+        told = sandbox(net, "policy", "revoke", name)
+        assert told.exit == 0 and "in 1 running session" in told.stdout, told
+        net.identity.file(net.path("go"), "")
+        asked = question(control)
+        assert (asked["host"], asked["port"]) == ("other.test", 80)
+        assert answer(control, {"cmd": "cmd.deny", "id": asked["id"]}) == {"ok": True}
+        assert session.result()[1] != "0\n"
+
+
 def test_who_has_left_is_not_asked_about(net):
     script = "timeout 0.5 curl -sS --noproxy '*' http://other.test/; sleep 20"
     with asking(net, ["sh", "-c", script], *GOOD) as session, session.watch() as control:
