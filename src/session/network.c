@@ -214,9 +214,12 @@ static bool is_of_host(const char *entry, const char *host) {
 
 bool network_revoke(struct monitor *monitor, const char *host) {
   struct host_rules *rules = monitor->request->plan->network.rules;
+  const struct policy *policy = monitor->request->rules;
   bool any = false;
-  STRV_FOREACH (entry, &monitor->request->policy->network.granted) {
-    if (!rules || !is_of_host(*entry, host))
+  if (!rules || !policy)
+    return false;
+  STRV_FOREACH (entry, &policy->network.granted) {
+    if (!is_of_host(*entry, host))
       continue;
     any = true;
     host_rules_forget(rules, *entry); /* for a relay that is started later */

@@ -278,12 +278,37 @@ json_t *on_deny(void *context, const struct request *request, struct sb_error *e
   return decisions_answer(decisions, id, &reply, error) < 0 ? NULL : ok();
 }
 
+/* Does a kept answer let a session that asks nobody write there? Reading needs none in it. */
+static bool is_mounted_for_good(const struct monitor *monitor, const char *path) {
+  const struct policy *rules = monitor->request->rules;
+  for (size_t i = 0; rules && i < rules->rule_count; i++) {
+    const struct rule *rule = &rules->rules[i];
+    if (rule->granted && rule->kind == RULE_WRITE && strcmp(rule->pattern, path) == 0)
+      return true;
+  }
+  return false;
+}
+
+/* Static mode: a host is taken back as ever, but nobody there could take a mount away. */
+static json_t *revoke_unasked(struct monitor *monitor, const struct revocation *revocation,
+                              struct sb_error *error) {
+  if (revocation->granted)
+    return json_pack("{s:b, s:i}", "ok", 1, "stored", 0);
+  if (!revocation->path || !is_mounted_for_good(monitor, revocation->path)) {
+    (void)need_decisions(monitor, error);
+    return NULL;
+  }
+  sb_fail(error, SB_CODE_UNSUPPORTED, 0, "in static mode it stays writable until the session ends");
+  sb_hint(error, "end it: sandbox kill %s", monitor->request->session_id);
+  return NULL;
+}
+
 json_t *on_revoke(void *context, const struct request *request, struct sb_error *error) {
   struct monitor *monitor = context;
-  struct decisions *decisions = need_decisions(monitor, error);
+  struct decisions *decisions = monitor->supervision.decisions;
   _cleanup_free_ char *path = NULL;
   size_t stored = 0;
-  if (!decisions || parse_path(request->body, "path", &path, error) < 0)
+  if (parse_path(request->body, "path", &path, error) < 0)
     return NULL;
   struct revocation revocation = {
       .path = path,
@@ -299,6 +324,8 @@ json_t *on_revoke(void *context, const struct request *request, struct sb_error 
     revocation.granted = network_revoke(monitor, revocation.host);
     driven_revoke(monitor, revocation.host);
   }
+  if (!decisions)
+    return revoke_unasked(monitor, &revocation, error);
   if (decisions_revoke(decisions, &revocation, &stored, error) < 0)
     return NULL;
   revoking_answer(monitor, request, json_pack("{s:b, s:i}", "ok", 1, "stored", (int)stored));

@@ -16,7 +16,7 @@ import pytest
 
 from dynamic import (Watcher, answer, asking, audit_lines, ground, next_event, question, run,
                      write_policy)
-from sessions import eventually, listed, monitor_of, sandbox
+from sessions import eventually, idle, listed, monitor_of, sandbox
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -358,6 +358,25 @@ def test_revoke_with_a_store_that_cannot_be_changed(box, data):
         box.identity.file(box.path("two"), "")
         answer(control, {"cmd": "cmd.deny", "id": question(control)["id"]})
         assert session.result()[:2] == (1, "content of a\n")
+
+
+def test_revoke_what_a_static_session_may_write_to(box, data):
+    """There it is mounted from the start, for good: that is said, with the session's name. The control: one for
+    which nothing was kept is not named."""
+    box.identity.file(box.home(".config/sandbox/grants.yaml"),
+                      f"version: 1\ngrants:\n  - {{decision: allow, path: '{data}', access: write}}\n")
+    with idle(box) as sid:
+        assert sandbox(box, "exec", sid, "--", "touch", f"{data}/made").exit == 0
+        result = sandbox(box, "policy", "revoke", f"{data}/below")
+        assert result.exit == 125 and f"covered by '{data}'; revoke that" in result.stderr, result
+        result = sandbox(box, "policy", "revoke", data)
+        assert result.exit == 125 and f"sandbox kill {sid}" in result.stderr, result
+        assert sandbox(box, "policy", "grants").stdout == ""
+    box.identity.file(box.home(".config/sandbox/grants.yaml"),
+                      f"version: 1\ngrants:\n  - {{decision: allow, path: '{data}', access: read}}\n")
+    with idle(box):
+        result = sandbox(box, "policy", "revoke", data)
+        assert (result.exit, result.stdout) == (0, "revoked: 1 stored, in 0 running sessions\n"), result
 
 
 @once

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from dynamic import answer, asking, next_event, run
-from sessions import eventually, sandbox
+from sessions import eventually, running, sandbox
 from test_filtered import CURL, PLAIN, REFUSED, allow
 
 GOOD = allow("good.test")
@@ -123,6 +123,22 @@ def test_answer_is_taken_back_in_the_session_that_gave_it(net, name, scope):
         assert (asked["host"], asked["port"]) == ("other.test", 80)
         assert answer(control, {"cmd": "cmd.deny", "id": asked["id"]}) == {"ok": True}
         assert session.result()[1] != "0\n"
+
+
+@pytest.mark.escape
+def test_kept_answer_is_taken_back_in_static_mode(net):
+    net.identity.file(net.home(".config/sandbox/grants.yaml"),
+                      "version: 1\ngrants:\n  - {decision: allow, host: other.test, port: 80}\n")
+    curl = "curl -sS -m 15 --noproxy '*' http://%s.test/ >/dev/null && touch %s"
+    script = f"{curl % ('other', 'one')}; touch step; until [ -e go ]; do sleep 0.02; done; " \
+             f"{curl % ('other', 'two')}; {curl % ('good', 'three')}"
+    with running(net, ["sh", "-c", script], "--static", *GOOD) as (process, _):
+        assert eventually(lambda: os.path.exists(net.path("step")))
+        told = sandbox(net, "policy", "revoke", "other.test:80")
+        net.identity.file(net.path("go"), "")
+        process.wait(30)
+    assert told.exit == 0 and "1 stored, in 1 running session" in told.stdout, told
+    assert [os.path.exists(net.path(name)) for name in ("one", "two", "three")] == [True, False, True]
 
 
 def test_who_has_left_is_not_asked_about(net):
