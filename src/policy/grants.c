@@ -394,6 +394,36 @@ int grants_apply(struct policy *policy, const struct policy_context *context,
   return 0;
 }
 
+static bool is_in_kept_folder(const struct policy *policy, const struct rule *rule) {
+  for (size_t i = 0; i < policy->rule_count; i++) {
+    const struct rule *other = &policy->rules[i];
+    if (other->granted && other->kind == RULE_WRITE && other->length < rule->length &&
+        path_is_under(rule->pattern, other->pattern))
+      return true;
+  }
+  return false;
+}
+
+/* If an answer that was kept for a folder above it allows all the same without this one. */
+static void drop_if_needless(struct policy *policy, size_t index) {
+  struct rule rule = policy->rules[index];
+  if (!rule.granted || !is_in_kept_folder(policy, &rule))
+    return;
+  size_t after = (--policy->rule_count - index) * sizeof rule;
+  memmove(&policy->rules[index], &policy->rules[index + 1], after);
+  struct decision decision = policy_decide(policy, rule.pattern, ACCESS_READ);
+  if (decision.rule && decision.rule->granted && decision.rule->kind == RULE_WRITE)
+    return;
+  memmove(&policy->rules[index + 1], &policy->rules[index], after);
+  policy->rules[index] = rule;
+  policy->rule_count++;
+}
+
+void grants_fold(struct policy *policy) {
+  for (size_t i = policy->rule_count; i-- > 0;)
+    drop_if_needless(policy, i);
+}
+
 /* ---- showing ---- */
 
 json_t *grant_to_json(const struct grant *grant) {

@@ -59,6 +59,10 @@ char *grant_host_of(const char *name);
 /* "allow read /opt/sdk", "deny example.org:443", escaped. New string. */
 char *grant_describe(const struct grant *grant);
 
+/* Drops the rules of answers for something in a folder that another one allows to write to: that
+ * may be written to, too, and is granted with the folder. After the last store. */
+void grants_fold(struct policy *policy);
+
 /* Adds what a scope's store has to a policy, as rules of that store. What cannot be honoured any
  * more (the path has become a link) goes to policy->ignored. */
 int grants_apply(struct policy *policy, const struct policy_context *context,

@@ -106,6 +106,7 @@ static int load_stores(struct policy *policy, const struct policy_context *conte
       load_if_present(policy, context, STORE_USER, user, "sandbox/policy.yaml", error) < 0 ||
       grants_apply(policy, context, SCOPE_USER, error) < 0)
     return -1;
+  grants_fold(policy);
   return 0;
 }
 

@@ -17,12 +17,18 @@ def ask_writes(box):
     return ["--policy", box.identity.file(box.home("writes.yaml"), "version: 1\nfilesystem: {ask_writes: true}\n")]
 
 
+def keep(box, *answers):
+    """Earlier answers: "allow", path and access of each."""
+    lines = "".join(f"  - {{decision: {decision}, path: '{path}', access: {access}}}\n"
+                    for decision, path, access in answers)
+    box.identity.file(box.home(".config/sandbox/grants.yaml"), f"version: 1\ngrants:\n{lines}")
+
+
 @pytest.fixture
 def kept(box, ground):
     """A folder that an earlier answer allows to write to, with a secret in it."""
     box.identity.file(f"{ground}/{SECRET}", f"{box.canary}\n")
-    box.identity.file(box.home(".config/sandbox/grants.yaml"),
-                      f"version: 1\ngrants:\n  - {{decision: allow, path: '{ground}', access: write}}\n")
+    keep(box, ("allow", ground, "write"))
     return ground
 
 
@@ -82,13 +88,24 @@ def test_revoking_takes_effect_at_once(box, gate, kept, asks):
     assert any(op == "write" for op, _ in it.asked) == asks, it.asked
 
 
+@pytest.mark.parametrize("inner", [("sub", "write"), ("sub", "read"), ("file", "write"), ("gone/deep", "write")],
+                         ids=lambda inner: "-".join(inner).replace("/", "-"))
+@pytest.mark.parametrize("asks", [False, True], ids=["refused", "asked"])
+def test_an_answer_for_something_in_it_takes_nothing_away(box, gate, kept, inner, asks):
+    """Whichever is used first. The control: what is denied in it stays so."""
+    keep(box, ("allow", kept, "write"), ("allow", f"{kept}/{inner[0]}", inner[1]), ("deny", f"{kept}/exact", "read"))
+    script = f"cat {kept}/sub/below {kept}/file; for at in sub/made made sub/below file exact; " \
+             f"do echo x >>{kept}/$at && echo $at; done; cat {kept}/exact"
+    inside, asked = run(box, gate, script, options=ask_writes(box) if asks else ())
+    assert inside.stdout.split("\n")[2:] == ["sub/made", "made", "sub/below", "file", ""] and not asked, (inside, asked)
+
+
 def test_a_folder_above_that_may_be_read_does_not_cover_it(box, gate, kept):
     above = os.path.dirname(kept) + "/above"
     box.identity.folder(above)
     os.rename(kept, f"{above}/gated")
     box.identity.file(f"{above}/other", "content of the other\n")
-    box.identity.file(box.home(".config/sandbox/grants.yaml"),
-                      f"version: 1\ngrants:\n  - {{decision: allow, path: '{above}/gated', access: write}}\n")
+    keep(box, ("allow", f"{above}/gated", "write"))
     inside, asked = run(box, gate, f"cat {above}/other; echo x >{above}/gated/made; cat {above}/gated/made; "
                                    f"touch {above}/mine || echo refused", lambda event: approve(tree=above))
     assert inside.stdout == "content of the other\nx\nrefused\n", (inside, asked)
