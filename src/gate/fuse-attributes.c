@@ -119,7 +119,8 @@ static void look(struct fuse_gate *fuse, fuse_req_t request, struct node *node,
 /* chdir comes here, too: who enters a folder before it is mounted would stay below the mount. One
  * above mounts is never mounted itself. */
 static bool waits_for_mount(struct fuse_gate *fuse, const struct node *node, const char *path) {
-  return !fuse_is_open_kind(node) || (!node->fixed && gate_is_touchable(fuse->gate, path));
+  return !fuse_is_open_kind(node) || (!node->fixed && (gate_is_touchable(fuse->gate, path) ||
+                                                       gate_is_writable(fuse->gate, path)));
 }
 
 static void test(struct fuse_gate *fuse, fuse_req_t request, struct node *node, const char *path,

@@ -160,11 +160,22 @@ static bool leads_to_base(const struct gate *gate, const char *path) {
   return false;
 }
 
+/* Whether it may be written to its likeness cannot tell: that is read-only. */
+static bool tests_writable(const struct held *held) {
+  struct gate *gate = held->notify->gate;
+  const struct found *found = &held->found;
+  return held->call.trap->kind == TRAP_TEST && found->place == PLACE_FOLDER &&
+         gate_is_writable(gate, found->path) && !leads_to_base(gate, found->path);
+}
+
 static void act(struct held *held) {
   struct found *found = &held->found;
   switch (held->judged.verdict) {
   case CALL_FREE:
-    notify_next(held);
+    if (tests_writable(held))
+      ask(held, WANT_LIST, found->path, &found->status);
+    else
+      notify_next(held);
     return;
   case CALL_ASK:
     if (held->judged.want == WANT_LIST &&

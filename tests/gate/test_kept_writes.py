@@ -46,10 +46,11 @@ def test_an_answer_holds_in_the_next_session(box, gate, ground):
         assert inside.stdout == "again\n" and not asked, (inside, asked)
 
 
-@pytest.mark.parametrize("first", ["read", "write", "list", "rename"])
+@pytest.mark.parametrize("first", ["read", "write", "list", "rename", "enter", "enter-deep", "test"])
 def test_the_first_use_may_be_any(box, gate, kept, first):
     script = {"read": f"cat {kept}/file >/dev/null", "write": f"echo x >{kept}/first", "list": f"ls {kept} >/dev/null",
-              "rename": f"mv {kept}/exact {kept}/moved"}[first]
+              "rename": f"mv {kept}/exact {kept}/moved", "enter": f"cd {kept} && echo x >first && echo x >>exact",
+              "enter-deep": f"cd {kept}/sub && echo x >first && echo x >../first", "test": f"test -w {kept}"}[first]
     inside, asked = run(box, gate, f"{script} && echo more >>{kept}/file && mkdir {kept}/new && cat {kept}/file")
     assert inside.stdout == "content of the file\nmore\n" and not asked, (inside, asked)
     assert os.path.isdir(f"{kept}/new")
