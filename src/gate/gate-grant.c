@@ -298,6 +298,10 @@ void gate_grant(struct gate *gate, struct waiting *waiting, const struct answere
   if (waiting->lasts && !strv_contains(&gate->served, tree))
     strv_add(&gate->served, tree);
   waiting->lasts |= !point || is_granted(gate, point, answer->writable);
+  /* A mount would cover others that the session has from its start: only a rule can put it below
+   * those. */
+  if (!point && waiting->request.want == WANT_WRITE)
+    decisions_note_refused(gate->config.decisions, &waiting->request, "above what is mounted");
   if (waiting->lasts)
     waiting->done(waiting, OUTCOME_SERVE);
   else if (answer->writable && !make_ready(gate, tree))

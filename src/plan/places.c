@@ -114,6 +114,17 @@ static int collect_rule(struct compiler *compiler, struct places *places, const 
                     : add_candidate(compiler, places, path, S_ISDIR(status.st_mode), rule, error);
 }
 
+/* Below what a written rule shows read-only nothing comes to the gate. */
+static bool is_below_shown(const struct compiler *compiler, const struct rule *rule) {
+  for (size_t i = 0; i < compiler->policy->rule_count; i++) {
+    const struct rule *other = &compiler->policy->rules[i];
+    if (other->kind == RULE_READ && !other->granted && !other->when_touched && !other->is_glob &&
+        other->length < rule->length && path_is_under(rule->pattern, other->pattern))
+      return true;
+  }
+  return false;
+}
+
 static int collect_literal(struct compiler *compiler, struct places *places,
                            struct sb_error *error) {
   for (size_t i = 0; i < compiler->policy->rule_count; i++) {
@@ -128,7 +139,8 @@ static int collect_literal(struct compiler *compiler, struct places *places,
     }
     /* The gate grants it with the first access, like any answer: what is mounted from the start
      * could not be revoked. */
-    if (rule->granted && compiler->dynamic)
+    if (rule->granted && compiler->dynamic &&
+        (rule->kind == RULE_READ || !is_below_shown(compiler, rule)))
       continue;
     if (collect_rule(compiler, places, rule, error) < 0)
       return -1;

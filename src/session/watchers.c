@@ -278,28 +278,40 @@ json_t *on_deny(void *context, const struct request *request, struct sb_error *e
   return decisions_answer(decisions, id, &reply, error) < 0 ? NULL : ok();
 }
 
-/* Does a kept answer let a session that asks nobody write there? Reading needs none in it. */
-static bool is_mounted_for_good(const struct monitor *monitor, const char *path) {
-  const struct policy *rules = monitor->request->rules;
-  for (size_t i = 0; rules && i < rules->rule_count; i++) {
-    const struct rule *rule = &rules->rules[i];
-    if (rule->granted && rule->kind == RULE_WRITE && strcmp(rule->pattern, path) == 0)
+static bool is_mounted_writable(const struct plan *plan, const char *path) {
+  for (size_t i = 0; i < plan->operation_count; i++) {
+    const struct operation *operation = &plan->operations[i];
+    if (operation->kind == OPERATION_WRITABLE && strcmp(operation->path, path) == 0)
       return true;
   }
   return false;
 }
 
-/* Static mode: a host is taken back as ever, but nobody there could take a mount away. */
+/* Does the session have it from its start because of a kept answer? Nobody could take that away. */
+static bool is_mounted_for_good(const struct monitor *monitor, const char *path) {
+  const struct policy *rules = monitor->request->rules;
+  for (size_t i = 0; path && rules && i < rules->rule_count; i++) {
+    const struct rule *rule = &rules->rules[i];
+    if (rule->granted && rule->kind == RULE_WRITE && strcmp(rule->pattern, path) == 0)
+      return is_mounted_writable(monitor->request->plan, path);
+  }
+  return false;
+}
+
+static json_t *fail_mounted(const struct monitor *monitor, struct sb_error *error) {
+  sb_fail(error, SB_CODE_UNSUPPORTED, 0, "it stays writable until the session ends");
+  sb_hint(error, "end it: sandbox kill %s", monitor->request->session_id);
+  return NULL;
+}
+
+/* In static mode a host is taken back as ever. */
 static json_t *revoke_unasked(struct monitor *monitor, const struct revocation *revocation,
                               struct sb_error *error) {
   if (revocation->granted)
     return json_pack("{s:b, s:i}", "ok", 1, "stored", 0);
-  if (!revocation->path || !is_mounted_for_good(monitor, revocation->path)) {
-    (void)need_decisions(monitor, error);
-    return NULL;
-  }
-  sb_fail(error, SB_CODE_UNSUPPORTED, 0, "in static mode it stays writable until the session ends");
-  sb_hint(error, "end it: sandbox kill %s", monitor->request->session_id);
+  if (is_mounted_for_good(monitor, revocation->path))
+    return fail_mounted(monitor, error);
+  (void)need_decisions(monitor, error);
   return NULL;
 }
 
@@ -328,6 +340,8 @@ json_t *on_revoke(void *context, const struct request *request, struct sb_error 
     return revoke_unasked(monitor, &revocation, error);
   if (decisions_revoke(decisions, &revocation, &stored, error) < 0)
     return NULL;
+  if (is_mounted_for_good(monitor, path))
+    return fail_mounted(monitor, error);
   revoking_answer(monitor, request, json_pack("{s:b, s:i}", "ok", 1, "stored", (int)stored));
   return NULL;
 }

@@ -113,6 +113,30 @@ def test_a_folder_above_that_may_be_read_does_not_cover_it(box, gate, kept):
     assert [path for _, path in asked] == [f"{above}/other"], asked
 
 
+def test_it_holds_below_what_a_rule_shows(box, gate, ground):
+    """It is mounted from the start then, and who revokes it is told that it stays."""
+    keep(box, ("allow", f"{ground}/sub", "write"))
+    script = f"echo x >>{ground}/sub/below && cat {ground}/sub/below; echo x >>{ground}/file; touch ready; " \
+             f"while [ ! -e go ]; do sleep 0.02; done"
+    with gates.Session(box, gate, ["/bin/sh", "-c", script], lambda event: deny(), options=["--ro", ground]) as it:
+        assert sessions.eventually(lambda: os.path.exists(box.path("ready")))
+        revoked = sessions.sandbox(box, "policy", "revoke", f"{ground}/sub")
+        gates.go_on(box)
+        inside = it.finish()
+    assert inside.stdout == "content below\nx\n" and not it.asked, (inside, it.asked)
+    assert revoked.exit == 125 and f"sandbox kill {it.sid}" in revoked.stderr, revoked
+    assert sessions.sandbox(box, "policy", "grants").stdout == ""
+
+
+def test_it_is_said_if_it_cannot_be_granted(box, gate, kept):
+    """A mount of the folder would cover what the session has in it from its start. What it is told to do helps."""
+    make = f"echo x >{kept}/made && cat {kept}/made"
+    inside, _ = run(box, gate, make, options=["--ro", f"{kept}/sub"])
+    assert inside.stdout == "" and f"sandbox run --rw {kept}," in inside.stderr, inside
+    inside, _ = run(box, gate, make, options=["--ro", f"{kept}/sub", "--rw", kept])
+    assert inside.stdout == "x\n" and "denied" not in inside.stderr, inside
+
+
 @pytest.mark.escape
 def test_protected_names_in_it_stay_protected(box, gate, kept):
     box.identity.file(f"{kept}/.git/hooks/post-checkout", "of the host\n")
