@@ -22,10 +22,22 @@ void gate_take_back(struct gate *gate, const char *granted, struct waiting *refu
   strv_remove(&gate->granted_writable, granted);
 }
 
+/* By a later grant of a folder above: there is no way to it until that is taken back, and then it
+ * must still be known, to be taken back, too. */
+static bool is_covered(const struct gate *gate, const char *path) {
+  bool later = false;
+  STRV_FOREACH (granted, &gate->granted) {
+    if (later && path_is_under(path, *granted))
+      return true;
+    later |= strcmp(*granted, path) == 0;
+  }
+  return false;
+}
+
 /* The next access finds a decision, and the new object is granted like any other. */
 void gate_renew(struct gate *gate, const char *path) {
   _cleanup_free_ char *copy = xstrdup(path); /* the list's own goes away */
-  if (strv_contains(&gate->granted, copy))
+  if (strv_contains(&gate->granted, copy) && !is_covered(gate, copy))
     gate_take_back(gate, copy, NULL);
   gate->trigger->refresh(gate, copy);
   if (!strchr(copy + 1, '/'))

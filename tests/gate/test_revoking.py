@@ -85,6 +85,24 @@ def test_what_is_revoked_while_it_is_granted_is_not_granted(box, gate, ground):
     assert result.stdout == "content of the exact one\n" and len(it.asked) == 3, (result, it.asked)
 
 
+@pytest.mark.escape
+def test_what_the_host_replaced_below_a_later_grant_is_revoked(box, gate, ground):
+    """The file was granted before its folder, and its mount is still there when the folder's is gone."""
+    path = f"{ground}/file"
+    answers = iter([gates.approve(), gates.approve(tree=ground)])
+    with gates.halfway(box, gate, f"cat {path}; cat {ground}/exact", f"cat {path}; cat {ground}/exact",
+                       lambda event: next(answers, gates.deny())) as it:
+        box.identity.file(f"{ground}/new", "replaced\n")
+        os.rename(f"{ground}/new", path)
+        time.sleep(0.3)
+        for revoked in (ground, path):
+            assert sessions.sandbox(box, "policy", "revoke", revoked).exit == 0
+        gates.go_on(box)
+        result = it.finish()
+    assert lines(result) == ["content of the file", "content of the exact one"], (result, it.asked)
+    assert it.asked[2:] == [("read", path), ("read", f"{ground}/exact")], it.asked
+
+
 HOLDER = """
 import os, time
 folder, sub = (os.open('FOLDER' + name, os.O_RDONLY) for name in ('', '/harmless-folder'))
