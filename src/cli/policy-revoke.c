@@ -45,35 +45,47 @@ static json_t *revoke_message(const char *path, const char *host) {
   return message;
 }
 
-static int revoke_stored(const struct revoke_request *request, const char *name, size_t *ret_stored,
-                         struct sb_error *error) {
-  static const enum grant_scope scopes[] = {SCOPE_PROJECT, SCOPE_USER, SCOPE_ORG};
+static const enum grant_scope scopes[] = {SCOPE_PROJECT, SCOPE_USER, SCOPE_ORG};
+
+static int revoke_stored(const struct revoke_request *request, const char *name,
+                         struct revoke_result *result, struct sb_error *error) {
   for (size_t i = 0; i < ARRAY_SIZE(scopes); i++) {
     size_t removed = 0;
     if (grants_remove(&request->host->policy, scopes[i], name, &removed, error) < 0) {
       if (scopes[i] != SCOPE_ORG)
         return -1;
+      result->forbidden |= error->code == SB_CODE_DENIED;
       sb_error_clear(error); /* not ours to change, and perhaps not even there */
     }
-    *ret_stored += removed;
+    result->stored += removed;
   }
   return 0;
 }
 
-/* The deepest folder above it for which something was approved for good; NULL if there is none. New
- * string. */
-static char *find_covering(const struct revoke_request *request, const char *path) {
-  static const enum grant_scope scopes[] = {SCOPE_PROJECT, SCOPE_USER, SCOPE_ORG};
+/* Two paths of which one may lie in the other. */
+typedef bool is_related(const char *kept, const char *path);
+
+static bool lies_above(const char *kept, const char *path) {
+  return path_is_under(path, kept);
+}
+
+static bool lies_inside(const char *kept, const char *path) {
+  return path_is_under(kept, path) && strcmp(kept, path) != 0;
+}
+
+/* The longest path that is so related and for which something was approved for good, escaped; NULL
+ * if there is none. New string. */
+static char *find_kept(const struct revoke_request *request, const char *path, is_related *is) {
   char *found = NULL;
-  for (size_t i = 0; i < ARRAY_SIZE(scopes); i++) {
+  for (size_t i = 0; path && i < ARRAY_SIZE(scopes); i++) {
     _cleanup_error_ struct sb_error ignored = {0};
     _cleanup_grants_ struct grant_list list = {0};
     if (grants_load(&request->host->policy, scopes[i], &list, &ignored) < 0)
       continue;
     for (size_t j = 0; j < list.count; j++) {
       const struct grant *grant = &list.items[j];
-      bool covers = grant->allow && grant->path && path_is_under(path, grant->path);
-      if (!covers || (found && strlen(found) > strlen(grant->path)))
+      if (!grant->allow || !grant->path || !is(grant->path, path) ||
+          (found && strlen(found) > strlen(grant->path)))
         continue;
       free(found);
       found = escape_string(grant->path);
@@ -82,26 +94,49 @@ static char *find_covering(const struct revoke_request *request, const char *pat
   return found;
 }
 
-static int fail_nothing(const char *name, const char *covering, struct sb_error *error) {
-  _cleanup_free_ char *shown = escape_string(name);
+static int fail_nothing(const struct revoke_request *request, const char *path, bool forbidden,
+                        struct sb_error *error) {
+  _cleanup_free_ char *shown = escape_string(path ? path : request->name);
+  _cleanup_free_ char *above = find_kept(request, path, lies_above);
+  _cleanup_free_ char *inside = find_kept(request, path, lies_inside);
+  if (forbidden) {
+    sb_fail(error, SB_CODE_DENIED, 0, "'%s' was approved or denied for everybody here", shown);
+    return sb_hint(error, "only an administrator of this machine may revoke it");
+  }
   sb_fail(error, SB_CODE_NOT_FOUND, 0, "nothing was approved or denied for '%s'", shown);
-  if (covering)
-    return sb_hint(error, "it is covered by '%s'; revoke that", covering);
+  if (above)
+    return sb_hint(error, "it is covered by '%s'; revoke that", above);
+  if (inside)
+    return sb_hint(error, "'%s' in it was approved; revoke that", inside);
   return sb_hint(error,
                  "'sandbox policy show' lists the rules; a hand-written one is changed in its "
                  "file");
 }
 
+/* What the stores still allow. */
+static void warn_of_the_rest(const struct revoke_request *request, const char *path,
+                             bool forbidden) {
+  _cleanup_free_ char *above = find_kept(request, path, lies_above);
+  _cleanup_free_ char *inside = find_kept(request, path, lies_inside);
+  if (forbidden)
+    cli_warn("for sessions to come it was approved or denied for everybody here: only an "
+             "administrator may revoke that");
+  else if (above)
+    cli_warn("sessions to come may still read it, as a part of '%s'", above);
+  if (inside)
+    cli_warn("sessions to come may still use '%s' in it, which was approved by itself", inside);
+}
+
 /* By both names: the name itself may have been approved, and have become a link since. */
 static int revoke_in_stores(const struct revoke_request *request, const char *path,
-                            size_t *ret_stored, struct sb_error *error) {
+                            struct revoke_result *result, struct sb_error *error) {
   _cleanup_free_ char *named = path ? path_join(request->host->cwd, request->name) : NULL;
-  int result = may_be_host(request) ? revoke_stored(request, request->name, ret_stored, error) : 0;
-  if (result == 0 && path)
-    result = revoke_stored(request, path, ret_stored, error);
-  if (result == 0 && named && strcmp(named, path) != 0)
-    result = revoke_stored(request, named, ret_stored, error);
-  return result;
+  int done = may_be_host(request) ? revoke_stored(request, request->name, result, error) : 0;
+  if (done == 0 && path)
+    done = revoke_stored(request, path, result, error);
+  if (done == 0 && named && strcmp(named, path) != 0)
+    done = revoke_stored(request, named, result, error);
+  return done;
 }
 
 /* What a session has done. */
@@ -156,7 +191,7 @@ int policy_revoke(const struct revoke_request *request, struct revoke_result *re
   struct revoke_result result = {0};
   if (session_choose(&choice, request->session, error) < 0)
     return -1;
-  int stored = request->session ? 0 : revoke_in_stores(request, path, &result.stored, error);
+  int stored = request->session ? 0 : revoke_in_stores(request, path, &result, error);
   for (size_t i = 0; i < choice.registry.count; i++) {
     const struct registry_entry *entry = &choice.registry.entries[i];
     if (request->session && entry != choice.entry)
@@ -168,11 +203,10 @@ int policy_revoke(const struct revoke_request *request, struct revoke_result *re
     return fail_unanswered(&silent, error);
   if (stored < 0)
     return -1;
-  _cleanup_free_ char *covering = path ? find_covering(request, path) : NULL;
   if (result.stored + result.sessions == 0)
-    return fail_nothing(path ? path : request->name, covering, error);
-  if (covering && !request->session)
-    cli_warn("sessions to come may still read it, as a part of '%s'", covering);
+    return fail_nothing(request, path, result.forbidden, error);
+  if (!request->session)
+    warn_of_the_rest(request, path, result.forbidden);
   *ret_result = result;
   return 0;
 }

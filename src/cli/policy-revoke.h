@@ -12,7 +12,8 @@ struct revoke_request {
 
 struct revoke_result {
   size_t stored, sessions;
-  size_t held; /* sessions in which somebody can still read it */
+  size_t held;    /* sessions in which somebody can still read it */
+  bool forbidden; /* it is kept for everybody, and not ours to take back */
 };
 
 int policy_revoke(const struct revoke_request *request, struct revoke_result *ret_result,

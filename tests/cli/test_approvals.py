@@ -312,6 +312,23 @@ def test_revoke_a_part_of_what_was_kept(box, data):
     assert run(box, ["cat", f"{data}/a.txt"]).exit == 1
 
 
+@once
+def test_revoke_a_folder_around_what_was_kept(box, data):
+    """In running sessions all in it is taken back; who revokes it is told of what stays for the next."""
+    box.identity.file(box.home(".config/sandbox/grants.yaml"),
+                      f"version: 1\ngrants:\n  - {{decision: allow, path: '{data}/a.txt', access: read}}\n")
+    result = sandbox(box, "policy", "revoke", data)
+    assert result.exit == 125 and f"'{data}/a.txt' in it was approved; revoke that" in result.stderr, result
+    script = f"cat {data}/a.txt; touch one; while ! test -e two; do sleep 0.02; done; cat {data}/a.txt"
+    with asking(box, ["sh", "-c", script], supervised=False) as session:
+        assert eventually(lambda: os.path.exists(box.path("one")))
+        result = sandbox(box, "policy", "revoke", data)
+        box.identity.file(box.path("two"), "")
+        assert session.result()[1] == "content of a\n"
+    assert result.exit == 0 and f"may still use '{data}/a.txt' in it" in result.stderr, result
+    assert run(box, ["cat", f"{data}/a.txt"]).stdout == "content of a\n"
+
+
 def test_revoke_what_an_earlier_session_kept(box, data):
     """It was allowed from the start of this one, and is not any more."""
     with asking(box, ["cat", f"{data}/a.txt"]) as session:

@@ -83,3 +83,21 @@ def test_approval_for_everybody(organisation, box, data):
     assert len(kept) == 1 and kept[0]["scope"] == "org", granted
     assert kept[0]["by"] and kept[0]["when"] and "cat" in kept[0]["why"], kept
     assert dynamic.run(box, ["cat", f"{data}/a.txt"]).stdout == "content of a\n"
+
+
+def test_what_was_approved_for_everybody_is_not_ours_to_revoke(organisation, box, data):
+    """That is said, and nothing else is; also if an approval of one's own goes."""
+    organisation("")
+    text = f"version: 1\ngrants:\n  - {{decision: allow, path: '{data}/a.txt', access: read}}\n" \
+           "  - {decision: allow, host: example.org}\n"
+    box.identity.file(box.home(".config/sandbox/grants.yaml"), text)
+    with open(f"{ORGANISATION}/grants.yaml", "w") as target:
+        target.write(text)
+    for name in (f"{data}/a.txt", "example.org"):
+        first, second = (sandbox(box, "policy", "revoke", name) for _ in range(2))
+        if box.identity.uid == 0:
+            assert (first.exit, first.stdout) == (0, "revoked: 2 stored, in 0 running sessions\n"), first
+            assert second.exit == 125 and "nothing was approved" in second.stderr, second
+        else:
+            assert first.exit == 0 and "1 stored" in first.stdout and "administrator" in first.stderr, first
+            assert second.exit == 125 and "administrator" in second.stderr and "nothing" not in second.stderr, second
