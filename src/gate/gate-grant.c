@@ -59,17 +59,24 @@ static bool is_met(const struct gate *gate, const char *point, const char *below
          !(below && path_is_under(below, point));
 }
 
+/* What a person took back in it comes with nothing else; what policy itself allows is as it says.
+ */
+static bool holds_revoked(struct gate *gate, const char *point, bool writable) {
+  return decisions_revoked_below(gate->config.decisions, point, writable) &&
+         !gate_is_touchable(gate, point);
+}
+
 /* Where the grant of a tree is mounted for an access to `path`: at its top, unless that would cover
- * native mounts below it; then at the highest folder on the way that covers none. NULL if there is
- * none: the path is itself above a mount. */
-static char *grant_point(const struct gate *gate, const char *tree, const char *path,
-                         const char *below) {
+ * native mounts below it, or open what was revoked there; then at the highest folder on the way of
+ * which that is not so. NULL if there is none: the path is itself above a mount. */
+static char *grant_point(struct gate *gate, const char *tree, const char *path, const char *below,
+                         bool writable) {
   size_t length = strlen(tree);
   if (!path_is_under(path, tree))
     length = strlen(path); /* a decision for something else is not for this */
   for (;;) {
     _cleanup_free_ char *point = length ? xstrndup(path, length) : xstrdup("/");
-    if (is_met(gate, point, below))
+    if (is_met(gate, point, below) && !holds_revoked(gate, point, writable))
       return steal_pointer(point);
     if (path[length] == '\0')
       return NULL;
@@ -293,7 +300,7 @@ void gate_grant(struct gate *gate, struct waiting *waiting, const struct answere
     waiting->done(waiting, OUTCOME_SERVE);
     return;
   }
-  _cleanup_free_ char *point = grant_point(gate, tree, path, waiting->below);
+  _cleanup_free_ char *point = grant_point(gate, tree, path, waiting->below, answer->writable);
   waiting->lasts = is_better_served(gate, waiting, answer);
   if (waiting->lasts && !strv_contains(&gate->served, tree))
     strv_add(&gate->served, tree);

@@ -115,7 +115,7 @@ static bool is_second_name(const struct gate *gate, const char *path) {
   return lstat(path, &status) == 0 && inode_is_hidden(&gate->config.plan->hidden, &status);
 }
 
-/* Secrets and their second names are decided about one by one. */
+/* Secrets and their second names are decided about one by one, and so is what was taken back. */
 bool gate_is_served(struct gate *gate, const struct access_request *request) {
   if (request->want == WANT_WRITE || request->want == WANT_CONNECT ||
       !is_in_served_tree(gate, request->path))
@@ -123,5 +123,6 @@ bool gate_is_served(struct gate *gate, const struct access_request *request) {
   struct decision decision = policy_decide(gate->config.policy, request->path, ACCESS_READ);
   return !gate_is_hidden(gate, request->path) && decision.verdict != VERDICT_HIDE &&
          !decision.secret && !is_denied(gate, request->path) &&
+         !decisions_is_revoked(gate->config.decisions, request->path) &&
          !is_second_name(gate, request->path);
 }

@@ -131,6 +131,24 @@ bool approvals_is_revoked(const struct approvals *approvals, const struct access
   return false;
 }
 
+static bool is_open_again(const struct approvals *approvals, const char *path, bool writes) {
+  struct access_request request = {
+      .subject = SUBJECT_FILE, .want = writes ? WANT_WRITE : WANT_READ, .path = path};
+  const struct approval *last = approvals_find(approvals, &request);
+  return last && last->verdict != APPROVAL_ASK;
+}
+
+bool approvals_revoked_below(const struct approvals *approvals, const char *tree, bool writes) {
+  for (size_t i = 0; i < approvals->count; i++) {
+    const struct approval *item = &approvals->items[i];
+    if (item->subject == SUBJECT_FILE && item->verdict == APPROVAL_ASK &&
+        path_is_under(item->path, tree) && strcmp(item->path, tree) != 0 &&
+        !is_open_again(approvals, item->path, writes))
+      return true;
+  }
+  return false;
+}
+
 static bool is_meant(const struct approval *item, enum access_subject subject, const char *name) {
   if (item->subject != subject)
     return false;

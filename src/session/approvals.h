@@ -46,6 +46,9 @@ const struct approval *approvals_find(const struct approvals *approvals,
 /* Was a stored grant that covers the request taken back, whatever was answered since? */
 bool approvals_is_revoked(const struct approvals *approvals, const struct access_request *request);
 
+/* Was a part of the tree taken back, and not allowed again since? */
+bool approvals_revoked_below(const struct approvals *approvals, const char *tree, bool writes);
+
 /* Forgets those for exactly this path or host (also HOST:PORT). Returns how many there were, and
  * whether they only denied something. */
 size_t approvals_remove(struct approvals *approvals, enum access_subject subject, const char *name,

@@ -456,6 +456,16 @@ void decisions_denied_below(const struct decisions *decisions, const char *tree,
   approvals_denied_below(&decisions->approvals, tree, writes, ret_paths);
 }
 
+bool decisions_revoked_below(const struct decisions *decisions, const char *tree, bool writes) {
+  return approvals_revoked_below(&decisions->approvals, tree, writes);
+}
+
+bool decisions_is_revoked(const struct decisions *decisions, const char *path) {
+  const struct access_request request = {.subject = SUBJECT_FILE, .want = WANT_READ, .path = path};
+  const struct approval *approval = approvals_find(&decisions->approvals, &request);
+  return approval && approval->verdict == APPROVAL_ASK;
+}
+
 bool decisions_keep_writable(struct decisions *decisions, const char *path) {
   const struct access_request request = {.subject = SUBJECT_FILE, .want = WANT_WRITE, .path = path};
   const struct policy *policy = decisions->config.policy;

@@ -41,6 +41,13 @@ bool decisions_may_allow_hosts(const struct decisions *decisions);
 void decisions_denied_below(const struct decisions *decisions, const char *tree, bool writes,
                             struct strv *ret_paths);
 
+/* Was a part of the tree taken back, and not allowed again since? What is granted as a whole would
+ * open it without a question. */
+bool decisions_revoked_below(const struct decisions *decisions, const char *tree, bool writes);
+
+/* Is reading it asked about because it was taken back, whatever is allowed around it? */
+bool decisions_is_revoked(const struct decisions *decisions, const char *path);
+
 /* Does an answer that was kept, and not taken back since, allow writing there? */
 bool decisions_keep_writable(struct decisions *decisions, const char *path);
 

@@ -86,6 +86,31 @@ def test_what_is_revoked_while_it_is_granted_is_not_granted(box, gate, ground):
 
 
 @pytest.mark.escape
+@pytest.mark.parametrize("kept", ["session", "read", "write"])
+@pytest.mark.parametrize("asks", [False, True], ids=["", "asks"])
+def test_a_part_that_was_revoked_does_not_come_with_the_rest(box, gate, ground, kept, asks):
+    """The folder around it is still allowed, and used first; the part is asked about. Allowed again, it is."""
+    if kept != "session":
+        box.identity.file(box.home(".config/sandbox/grants.yaml"), "version: 1\ngrants:\n"
+                          f"  - {{decision: allow, path: '{ground}', access: {kept}}}\n")
+    box.identity.file(box.home("writes.yaml"), f"version: 1\nfilesystem: {{ask_writes: {str(asks).lower()}}}\n")
+    before = f"cat {ground}/sub/below {ground}/file"
+    after = f"cat {ground}/file; ls {ground} >/dev/null; cat {ground}/exact; " + 2 * f"cat {ground}/sub/below; "
+    script = f"{before}; touch ready; while [ ! -e go ]; do sleep 0.02; done; {after}"
+    answers = iter([gates.approve(tree=ground)] * (kept == "session") + [gates.deny(), gates.approve()])
+    with gates.Session(box, gate, ["/bin/sh", "-c", script], lambda event: next(answers),
+                       ["--policy", box.home("writes.yaml")]) as it:
+        assert sessions.eventually(lambda: os.path.exists(box.path("ready")))
+        revoked = sessions.sandbox(box, "policy", "revoke", f"{ground}/sub")
+        gates.go_on(box)
+        result = it.finish()
+    assert revoked.exit == 0 and "in 1 running session" in revoked.stdout, revoked
+    assert lines(result) == ["content below", "content of the file", "content of the file",
+                             "content of the exact one", "content below"], (result, it.asked)
+    assert it.asked[-2:] == [("read", f"{ground}/sub/below")] * 2, it.asked
+
+
+@pytest.mark.escape
 def test_what_the_host_replaced_below_a_later_grant_is_revoked(box, gate, ground):
     """The file was granted before its folder, and its mount is still there when the folder's is gone."""
     path = f"{ground}/file"
