@@ -112,14 +112,16 @@ static struct decision decide_read(const struct policy *policy, const struct rul
 static struct decision decide_write(const struct policy *policy, const char *path,
                                     const struct rule *place) {
   bool writable = place && (place->kind == RULE_WRITE || place->kind == RULE_OVERLAY);
-  if (!writable) {
-    bool ask = policy->ask_writes && policy->mode == MODE_DYNAMIC;
-    return (struct decision){.verdict = ask ? VERDICT_ASK : VERDICT_DENY, .rule = place};
-  }
-  const struct rule *guard = best_rule(policy, path, GUARD_KINDS);
-  if (!guard || guard->kind == RULE_UNPROTECT)
-    return (struct decision){.verdict = VERDICT_ALLOW, .rule = place};
-  return (struct decision){.verdict = VERDICT_DENY, .rule = guard};
+  bool ask = policy->ask_writes && policy->mode == MODE_DYNAMIC;
+  const struct rule *guard = writable || ask ? best_rule(policy, path, GUARD_KINDS) : NULL;
+  bool guarded = guard && guard->kind == RULE_PROTECT;
+  if (writable)
+    return guarded ? (struct decision){.verdict = VERDICT_DENY, .rule = guard}
+                   : (struct decision){.verdict = VERDICT_ALLOW, .rule = place};
+  /* What a person protects is not asked about; built-in names depend on what is made writable. */
+  if (guarded && guard->origin.store != STORE_BUILTIN)
+    return (struct decision){.verdict = VERDICT_DENY, .rule = guard};
+  return (struct decision){.verdict = ask ? VERDICT_ASK : VERDICT_DENY, .rule = place};
 }
 
 /* Whoever answered for a folder did not mean the secrets in it; what a person wrote is as written.

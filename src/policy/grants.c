@@ -215,6 +215,11 @@ static bool same_subject(const struct grant *left, const struct grant *right) {
   return strcmp(left->host, right->host) == 0 && left->port == right->port;
 }
 
+/* That something may be read and that it may not be written to are kept side by side. */
+static bool is_beside(const struct grant *left, const struct grant *right) {
+  return left->allow && !left->writable && !right->allow && right->writable;
+}
+
 static char *copy_text(const char *text) {
   return text ? xstrdup(text) : NULL;
 }
@@ -231,7 +236,8 @@ static void remove_at(struct grant_list *list, size_t index) {
 static size_t edit_add(struct grant_list *list, void *argument) {
   const struct grant *grant = argument;
   for (size_t i = list->count; i-- > 0;)
-    if (same_subject(&list->items[i], grant))
+    if (same_subject(&list->items[i], grant) && !is_beside(&list->items[i], grant) &&
+        !is_beside(grant, &list->items[i]))
       remove_at(list, i);
   ARRAY_GROW(list->items, list->count);
   struct grant *added = &list->items[list->count++];
@@ -357,7 +363,7 @@ static int apply_path(struct policy *policy, const struct policy_context *contex
                       .granted = grant->allow,
                       .why = arena_strdup(&policy->strings, visible)};
   if (!grant->allow) { /* a denial only takes away, whatever the name leads to */
-    rule.kind = RULE_HIDE;
+    rule.kind = grant->writable ? RULE_PROTECT : RULE_HIDE;
     return rules_add(policy, context, "/", pattern, &rule, error);
   }
   _cleanup_free_ char *resolved = rules_resolve(grant->path);

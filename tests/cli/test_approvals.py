@@ -276,6 +276,35 @@ def test_deny_always(box, data):
         assert session.result()[0] == 1  # not asked again
 
 
+@pytest.mark.parametrize("allowed", ["", "read", "write"])
+def test_deny_writing_always(box, data, allowed):
+    """What was denied is writing: reading is what it was before, in the next session as in this one."""
+    policy = ["--policy", box.identity.file(box.home("writes.yaml"), "version: 1\nfilesystem: {ask_writes: true}\n")]
+    if allowed == "read":
+        box.identity.file(box.home(".config/sandbox/grants.yaml"), "version: 1\ngrants:\n"
+                          f"  - {{decision: allow, path: '{data}/a.txt', access: read}}\n")
+    script = f"cat {data}/a.txt; echo x >>{data}/a.txt && echo WRITTEN; cat {data}/a.txt"
+    with asking(box, ["sh", "-c", f"echo x >>{data}/a.txt"], *policy) as session, session.watch() as control:
+        asked = question(control)
+        assert asked["op"] == "write"
+        assert answer(control, {"cmd": "cmd.deny", "id": asked["id"], "always": True}) == {"ok": True}
+        session.result()
+    assert f"deny write {data}/a.txt" in sandbox(box, "policy", "grants").stdout
+    if allowed == "write":
+        store = box.home(".config/sandbox/grants.yaml")
+        box.identity.file(store, pathlib.Path(store).read_text() +
+                          f"  - {{decision: allow, path: '{data}', access: write}}\n")
+    for more in ([], policy):
+        with asking(box, ["sh", "-c", script], *more) as session, session.watch() as control:
+            if not allowed:
+                asked = question(control)
+                assert asked["op"] == "read", asked
+                answer(control, {"cmd": "cmd.approve", "id": asked["id"], "scope": "session"})
+            assert session.result()[1] == "content of a\ncontent of a\n"
+    explained = sandbox(box, "policy", "explain", "--write", f"{data}/a.txt").stdout
+    assert "not writable" in explained, explained
+
+
 def test_revoke_in_a_running_session(box, data):
     script = (f"cat {data}/a.txt && touch one; while ! test -e two; do sleep 0.02; done; "
               f"cat {data}/a.txt")
