@@ -258,6 +258,23 @@ static bool is_granted_by_policy(const struct decisions *decisions, const char *
          strcmp(decision.rule->pattern, path) == 0;
 }
 
+/* So is a stored denial, and that stays one as long as the session runs. */
+static bool is_denied_by_policy(const struct decisions *decisions, const char *path) {
+  const struct policy *policy = decisions->config.policy;
+  for (size_t i = 0; path && i < policy->rule_count; i++) {
+    const struct rule *rule = &policy->rules[i];
+    if ((rule->kind == RULE_HIDE || rule->kind == RULE_PROTECT) && !rule->is_glob &&
+        rule->origin.store != STORE_BUILTIN && strcmp(rule->pattern, path) == 0)
+      return true;
+  }
+  return false;
+}
+
+static int fail_denied(const char *path, struct sb_error *error) {
+  _cleanup_free_ char *shown = escape_string(path);
+  return sb_fail(error, SB_CODE_NOT_FOUND, 0, "'%s' stays denied until the session ends", shown);
+}
+
 int decisions_revoke(struct decisions *decisions, const struct revocation *revocation,
                      size_t *ret_stored, struct sb_error *error) {
   const struct decision_services *services = &decisions->config.services;
@@ -276,13 +293,16 @@ int decisions_revoke(struct decisions *decisions, const struct revocation *revoc
   if (revocation->stored && unstore(decisions, name, &stored, error) < 0)
     result = -1; /* here it is gone all the same */
   bool by_policy = path && is_granted_by_policy(decisions, path);
+  bool stays_denied = !by_policy && is_denied_by_policy(decisions, path);
   granted |= by_policy;
   /* Without a denial it is what a folder above it is; what was allowed is asked about again. */
-  if (path && (denials ? by_policy : granted || stored > 0))
+  if (path && !stays_denied && (denials ? by_policy : granted || stored > 0))
     approvals_add(&decisions->approvals,
                   &(struct approval){.verdict = APPROVAL_ASK, .path = (char *)path});
   if (result < 0)
     return -1;
+  if (removed == 0 && stored == 0 && stays_denied)
+    return fail_denied(path, error);
   if (removed == 0 && stored == 0 && !granted)
     return fail_nothing(decisions, revocation, error);
   *ret_stored = stored;

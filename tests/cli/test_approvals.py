@@ -358,6 +358,26 @@ def test_revoke_a_folder_around_what_was_kept(box, data):
     assert run(box, ["cat", f"{data}/a.txt"]).stdout == "content of a\n"
 
 
+@once
+@pytest.mark.parametrize("access", ["read", "write"])
+def test_revoke_a_denial_that_an_earlier_session_kept(box, data, access):
+    """A session that began with it keeps to it, and is not counted; the next one is free of it."""
+    box.identity.file(box.home(".config/sandbox/grants.yaml"), "version: 1\ngrants:\n"
+                      f"  - {{decision: deny, path: '{data}/a.txt', access: {access}}}\n"
+                      f"  - {{decision: allow, path: '{data}', access: write}}\n")
+    use = f"cat {data}/a.txt >/dev/null && echo x >>{data}/a.txt && echo used"
+    script = f"cat {data}/b.txt; {use}; touch one; while ! test -e two; do sleep 0.02; done; {use}; " \
+             f"echo x >{data}/new && echo made"
+    with asking(box, ["sh", "-c", script], supervised=False) as session:
+        assert eventually(lambda: os.path.exists(box.path("one")))
+        result = sandbox(box, "policy", "revoke", f"{data}/a.txt")
+        box.identity.file(box.path("two"), "")
+        out = session.result()[1]
+    assert out == "content of b\nmade\n", "the folder around it is what it was"
+    assert result.stdout == "revoked: 1 stored, in 0 running sessions\n", result
+    assert run(box, ["sh", "-c", use]).stdout == "used\n"
+
+
 def test_revoke_what_an_earlier_session_kept(box, data):
     """It was allowed from the start of this one, and is not any more."""
     with asking(box, ["cat", f"{data}/a.txt"]) as session:
