@@ -20,12 +20,24 @@
 
 /* ---- export ---- */
 
+/* An answer for a folder leaves out what is called like a secret in it; a rule is as written. */
+static bool has_answers(const struct policy *policy) {
+  for (size_t i = 0; i < policy->rule_count; i++) {
+    if (policy->rules[i].granted)
+      return true;
+  }
+  return false;
+}
+
 int policy_run_export(const struct policy_request *request) {
   _cleanup_policy_ struct policy *policy = NULL;
   if (policy_load(request->context, &policy, request->error) < 0)
     return -1;
   STRV_FOREACH (sentence, &policy->ignored)
     cli_warn("%s", *sentence);
+  if (has_answers(policy))
+    cli_warn("answers become rules: a rule for a folder opens files in it that are called like "
+             "secrets, too, and is not revoked but changed in its file");
   _cleanup_free_ char *project = escape_string(request->context->project);
   _cleanup_free_ char *comment = xasprintf(
       "# What the stores say together for %s,\n# on top of the built-in tables.\n", project);

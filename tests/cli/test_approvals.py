@@ -508,6 +508,15 @@ def test_speaking_to_a_socket_is_never_kept(box, data):
 
 
 @once
+def test_export_says_that_answers_become_rules(box, data):
+    assert sandbox(box, "policy", "export").stderr == "", "the control"
+    box.identity.file(box.home(".config/sandbox/grants.yaml"), "version: 1\ngrants:\n"
+                      f"  - {{decision: allow, path: '{data}', access: read}}\n")
+    result = sandbox(box, "policy", "export")
+    assert result.exit == 0 and data in result.stdout and "called like secrets" in result.stderr, result
+
+
+@once
 def test_save(box, data):
     with asking(box, ["sh", "-c", f"cat {data}/a.txt; read x < /dev/null; sleep 20"]) as session, \
             session.watch() as control:
