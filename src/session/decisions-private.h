@@ -43,8 +43,8 @@ struct decisions {
     const char *how;
   } settled[REMEMBERED_IDS];
   size_t next_settled;
-  char *tree;               /* of the last answer */
-  char unreadable[32];      /* the last program of which that was said */
+  char *tree;          /* of the last answer */
+  char unreadable[32]; /* the last program of which that was said */
 };
 
 struct outcome outcome_denied(enum denial_reason reason, const char *by);
