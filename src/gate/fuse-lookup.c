@@ -190,11 +190,14 @@ static void reply_found(struct fuse_gate *fuse, fuse_req_t request, struct node 
 }
 
 /* Remembered by the kernel: a compiler looks for its tools in every folder of $PATH, each time. Not
- * when we look ourselves, for something that the host is about to replace. */
-static void reply_missing(fuse_req_t request) {
-  struct fuse_entry_param nothing = {.entry_timeout =
-                                         fuse_req_ctx(request)->pid == 0 ? 0 : FOLDER_SECONDS};
-  fuse_reply_entry(request, &nothing);
+ * when we look ourselves, for something that the host is about to replace; nor where somebody may
+ * be about to make it, while others stand in the folder. */
+static void reply_missing(fuse_req_t request, const struct node *above) {
+  char folder[PATH_MAX];
+  bool passing = fuse_req_ctx(request)->pid == 0 || !node_path(above, folder, sizeof folder) ||
+                 fuse_may_ask_to_write(fuse_gate_of(request), folder);
+  fuse_reply_entry(request,
+                   &(struct fuse_entry_param){.entry_timeout = passing ? 0 : FOLDER_SECONDS});
 }
 
 void fuse_op_lookup(fuse_req_t request, fuse_ino_t parent, const char *name) {
@@ -204,7 +207,7 @@ void fuse_op_lookup(fuse_req_t request, fuse_ino_t parent, const char *name) {
   struct node *above = fuse_node_of(fuse, parent);
   int result = nodes_lookup(fuse->nodes, above, name, &node);
   if (result == -ENOENT) {
-    reply_missing(request);
+    reply_missing(request, above);
     return;
   }
   if (result < 0) {

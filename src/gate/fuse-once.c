@@ -4,9 +4,11 @@
  * stand-in makes the call on the caller's descriptor; the caller's own fails in its walk, and is
  * handed the result. Nothing of the object is to be seen in the session.
  *
- * A write to a folder right below "/" that was granted. It holds a lock that mounting needs, so it
+ * A write that was granted, to a folder right below "/". It holds a lock that mounting needs, so it
  * must be over before; but no look-up comes to us in which its second walk could wait for the
- * mount. So it fails, waits outside of the kernel, and begins anew. */
+ * mount. So it fails, waits outside of the kernel, and begins anew. So does a write by who stands
+ * in the folder, or has it by a descriptor: from there he would never meet the mount, so he is led
+ * into it. */
 #include <errno.h>
 #include <poll.h>
 #include <stdlib.h>
@@ -17,12 +19,16 @@
 
 #include "core/alloc.h"
 #include "core/cleanup.h"
+#include "core/path.h"
+#include "gate/doing.h"
 #include "gate/fuse.h"
 #include "gate/hand-back.h"
-#include "gate/quiet.h"
 
 /* Each is a process outside of the session, and of its limits. */
 #define STANDING_LIMIT 256
+
+/* Of one thread, before it has to have been led elsewhere for the next. */
+#define TRIES_LIMIT 4
 
 struct standing {
   struct standing *next;
@@ -32,11 +38,6 @@ struct standing {
   char *mounted;     /* begins anew when this is mounted; else NULL */
   bool refused;      /* it will not be mounted */
 };
-
-bool fuse_must_begin_anew(const struct held *held) {
-  const struct node *above = held->node->parent;
-  return held->waiting.holds_lock && above && !above->parent;
-}
 
 bool fuse_stands_in(const struct held *held) {
   return held->call == CALL_QUIET && held->waiting.needs_mount &&
@@ -85,13 +86,61 @@ static void standing_free(struct standing *standing) {
 
 /* ---- the calls ---- */
 
-static int repeat(struct held *held, struct standing *standing) {
-  struct stand_in_call call = {
-      .target.thread = gate_outer_thread(held->fuse->gate, fuse_req_ctx(held->request)->pid)};
-  if (quiet_arguments(call.target.thread, call.arguments) < 0)
+static int find_call(const struct held *held, struct stand_in_call *ret_call) {
+  struct doing doing;
+  pid_t thread = gate_outer_thread(held->fuse->gate, fuse_req_ctx(held->request)->pid);
+  if (doing_read(thread, &doing) < 0)
     return -EACCES;
-  standing->mounted = xstrdup(held->waiting.request.path);
-  return stand_in_repeat(&standing->stand_in, &call);
+  *ret_call = (struct stand_in_call){.target.thread = thread, .trap = doing_trap(&doing)};
+  memcpy(ret_call->arguments, doing.arguments, sizeof doing.arguments);
+  stand_in_note_start(ret_call);
+  return 0;
+}
+
+/* Where it is, or is about to be, mounted. */
+static const char *mount_for(const struct held *held) {
+  const struct gate *gate = held->fuse->gate;
+  const char *path = held->waiting.request.path, *mounted = gate_writable_mount(gate, path);
+  if (mounted)
+    return mounted;
+  return gate->jobs && path_is_under(path, gate->jobs->path) ? gate->jobs->path : path;
+}
+
+static bool starts_below(const struct held *held) {
+  struct stand_in_call call;
+  if (held->waiting.request.want != WANT_WRITE || find_call(held, &call) < 0)
+    return false;
+  call.mounted = mount_for(held);
+  return stand_in_starts_below(&call);
+}
+
+bool fuse_must_begin_anew(const struct held *held) {
+  const struct node *above = held->node->parent;
+  return held->waiting.holds_lock && above && (!above->parent || starts_below(held));
+}
+
+/* Another thread may have led all of them elsewhere after this one had begun to walk: then it only
+ * has to walk again. But there are ways to us that no errand changes (a path by way of a descriptor
+ * in /proc), and those must not be walked for ever. */
+static bool has_tried_enough(struct fuse_gate *fuse, pid_t thread) {
+  size_t slot = (size_t)thread % ARRAY_SIZE(fuse->again);
+  if (fuse->again[slot].thread != thread)
+    fuse->again[slot].count = 0;
+  fuse->again[slot].thread = thread;
+  return ++fuse->again[slot].count > TRIES_LIMIT;
+}
+
+static int repeat(struct held *held, struct standing *standing) {
+  struct stand_in_call call;
+  if (find_call(held, &call) < 0)
+    return -EACCES;
+  standing->mounted = xstrdup(mount_for(held));
+  call.mounted = standing->mounted;
+  call.only_moved = held->granted_before && has_tried_enough(held->fuse, call.target.thread);
+  int result = stand_in_repeat(&standing->stand_in, &call);
+  if (result == 0 && gate_writable_mount(held->fuse->gate, held->waiting.request.path))
+    stand_in_go_on(&standing->stand_in);
+  return result;
 }
 
 /* Who cannot be held walks again as others do, and may find that it was too early. */

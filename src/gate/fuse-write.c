@@ -31,7 +31,7 @@ static bool is_in_the_way(const struct held *held, const char *path) {
 static void send_away(struct held *held, const char *path) {
   gate_withdraw(held->fuse->gate, &held->waiting);
   fuse_req_interrupt_func(held->request, NULL, NULL);
-  if (path && fuse_must_begin_anew(held) && strcmp(held->waiting.request.path, path) == 0) {
+  if (path && fuse_must_begin_anew(held) && path_is_under(held->waiting.request.path, path)) {
     fuse_stand_in(held);
     return;
   }

@@ -91,6 +91,13 @@ static void serve_once(struct held *held) {
   held_free(held);
 }
 
+/* Granted before, too: then the caller comes from where the mount is not met. */
+static bool is_granted_write(const struct held *held, enum outcome outcome) {
+  return outcome == OUTCOME_RETRY ||
+         (outcome == OUTCOME_SERVE && held->waiting.request.want == WANT_WRITE &&
+          gate_writable_mount(held->fuse->gate, held->waiting.request.path));
+}
+
 static void on_done(struct waiting *waiting, enum outcome outcome) {
   struct held *held = (struct held *)waiting;
   fuse_req_interrupt_func(held->request, NULL, NULL);
@@ -99,7 +106,8 @@ static void on_done(struct waiting *waiting, enum outcome outcome) {
     serve_once(held);
     return;
   }
-  if (outcome == OUTCOME_RETRY && fuse_must_begin_anew(held)) {
+  held->granted_before = outcome == OUTCOME_SERVE;
+  if (is_granted_write(held, outcome) && fuse_must_begin_anew(held)) {
     fuse_stand_in(held);
     return;
   }

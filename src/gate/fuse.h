@@ -41,6 +41,10 @@ struct fuse_gate {
   struct standing *standing; /* calls that are made in the place of one that waits */
   bool checks;               /* the kernel checks rights by attributes, see fuse-attributes.c */
   int events;                /* while there are any: all that is to be served; else -1 */
+  struct {
+    pid_t thread;
+    unsigned count;
+  } again[64]; /* how often the calls of a thread began anew without need, see fuse-once.c */
 };
 
 /* A call that waits for a decision or a grant. */
@@ -62,6 +66,7 @@ struct held {
   bool link;                         /* the kernel takes it for one */
   bool checked;                      /* it asks for attributes, to see what the caller may do */
   struct stand_in_call in_its_place; /* CALL_QUIET */
+  bool granted_before;               /* but the mount was not met */
   struct standing *standing;         /* or NULL */
 };
 

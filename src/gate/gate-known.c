@@ -19,6 +19,14 @@ bool gate_leads_to_mount(const struct gate *gate, const char *path) {
   return false;
 }
 
+const char *gate_writable_mount(const struct gate *gate, const char *path) {
+  STRV_FOREACH (mount, &gate->granted_writable) {
+    if (path_is_under(path, *mount))
+      return *mount;
+  }
+  return NULL;
+}
+
 bool gate_may_become_writable(const struct gate *gate, const char *path) {
   size_t readable = 0, writable = 0; /* the deepest mount counts */
   STRV_FOREACH (mount, &gate->mounts) {

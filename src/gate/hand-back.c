@@ -37,6 +37,21 @@ static void repeat_call(pid_t thread, uint64_t first) {
   (void)first; /* the kernel keeps it */
   replace_result(thread, AGAIN);
 }
+
+/* Not a 32-bit program's: such a one is sent on no errand. */
+#define INSTRUCTION 2
+
+static void restart_call(pid_t thread, uint64_t first) {
+  struct user_regs_struct registers;
+  struct iovec place = {&registers, sizeof registers};
+  (void)first;
+  if (ptrace(PTRACE_GETREGSET, thread, NT_PRSTATUS, &place) < 0 ||
+      (int)registers.rax != -HAND_BACK_ERROR)
+    return;
+  registers.rax = registers.orig_rax;
+  registers.rip -= INSTRUCTION;
+  (void)ptrace(PTRACE_SETREGSET, thread, NT_PRSTATUS, &place);
+}
 #elif defined(__aarch64__)
 #define INSTRUCTION 4
 
@@ -57,6 +72,10 @@ static void replace_result(pid_t thread, long value) {
 
 /* The kernel has looked for its own error before this stop, and the argument is overwritten. */
 static void repeat_call(pid_t thread, uint64_t first) {
+  change(thread, first, INSTRUCTION);
+}
+
+static void restart_call(pid_t thread, uint64_t first) {
   change(thread, first, INSTRUCTION);
 }
 #else
@@ -89,5 +108,10 @@ void hand_back_value(pid_t thread, long value) {
 
 void hand_back_again(pid_t thread, uint64_t first) {
   repeat_call(thread, first);
+  let_go(thread, 0);
+}
+
+void hand_back_restart(pid_t thread, uint64_t first) {
+  restart_call(thread, first);
   let_go(thread, 0);
 }

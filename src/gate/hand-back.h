@@ -27,3 +27,6 @@ bool hand_back_wait(pid_t thread);
  * argument. Then the thread is let go. */
 void hand_back_value(pid_t thread, long value);
 void hand_back_again(pid_t thread, uint64_t first);
+
+/* The same after an errand (errand.h): the kernel does not look for errors of its own any more. */
+void hand_back_restart(pid_t thread, uint64_t first);

@@ -266,6 +266,8 @@ static void proceed(struct held *held) {
     notify_go_on(held);
   } else if (held->found.place == PLACE_HIDDEN) {
     refuse_hidden(held);
+  } else if (held->found.place == PLACE_NATIVE && notify_begin_elsewhere(held)) {
+    return;
   } else if (held->found.place == PLACE_NATIVE && held->covered) {
     serve_covered(held);
   } else if (held->found.place == PLACE_FOLDER && tell_is_of_space(&held->call)) {
@@ -353,7 +355,7 @@ static void after_answer(struct held *held, enum outcome outcome) {
     /* Not here: decisions may be calling, and serving it may lead to the next question. */
     held->again = true;
     eventfd_write(held->notify->wake, 1);
-  } else {
+  } else if (!notify_begin_elsewhere(held)) {
     notify_next(held);
   }
 }

@@ -110,6 +110,10 @@ static void stand_in(struct held *held, const struct stand_in_call *call) {
 }
 
 void notify_stand_in_done(struct held *held) {
+  if (held->moves) {
+    notify_lead_elsewhere(held);
+    return;
+  }
   epoll_ctl(held->notify->events, EPOLL_CTL_DEL, held->stand_in.result, NULL);
   long result = stand_in_result(&held->stand_in);
   stand_in_end(&held->stand_in);

@@ -185,6 +185,8 @@ static void trigger_serve(struct gate *gate) {
     struct held *held = (struct held *)(uintptr_t)(event.data.u64 & ~NOTIFY_STAND_IN);
     if (event.data.ptr == &notify->wake) {
       notify_look_again(notify);
+    } else if (event.data.u64 & NOTIFY_MOVING) {
+      notify_has_moved(notify, (struct moving *)(uintptr_t)(event.data.u64 & ~NOTIFY_MOVING));
     } else if (event.data.u64 & NOTIFY_STAND_IN) {
       notify_stand_in_done(held);
     } else if (held) {
@@ -292,6 +294,7 @@ static void trigger_close(struct gate *gate) {
   }
   once_clear(&notify->once);
   notify_clear_lent(notify);
+  notify_end_moves(notify);
   if (notify->walker.host >= 0)
     close(notify->walker.host);
   if (notify->events >= 0)

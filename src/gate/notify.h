@@ -1,6 +1,6 @@
 /* What the parts of the seccomp-notify trigger share: notify.c (the listener, and the answers),
- * notify-held.c (the course of a call that waits) and notify-once.c (what is done for one call
- * alone). */
+ * notify-held.c (the course of a call that waits), notify-once.c (what is done for one call alone)
+ * and notify-elsewhere.c (calls that have to start from another folder). */
 #pragma once
 
 #include <linux/seccomp.h>
@@ -18,7 +18,8 @@ struct notify {
   struct held *held;
   size_t held_count;
   struct once_list once;
-  struct lent *lent; /* links to programs that were allowed once */
+  struct lent *lent;     /* links to programs that were allowed once */
+  struct moving *moving; /* those who are led into what was mounted */
   struct seccomp_notif *notification;
   struct seccomp_notif_resp *response;
   size_t notification_size, response_size; /* the kernel's, which may be larger than ours */
@@ -41,13 +42,16 @@ struct held {
   struct judged judged;
   size_t repeated;
   struct stand_in stand_in;
+  bool moves; /* that is for notify_lead_elsewhere() */
   void (*then)(struct held *held, enum outcome outcome);
 };
 
 /* ---- notify.c ---- */
 
-/* Which of the descriptors of a call an event is about: this, or its process. */
+/* Which of the descriptors of a call an event is about: this, or its process. Or that of one that
+ * was answered. */
 #define NOTIFY_STAND_IN 1ull
+#define NOTIFY_MOVING   2ull
 
 /* All three answer the call, and free it. */
 void notify_fail(struct held *held, int errnum);
@@ -94,3 +98,14 @@ void notify_release_lent(const struct held *held);
 void notify_take_lent(struct notify *notify);
 bool notify_has_lent(const struct notify *notify);
 void notify_clear_lent(struct notify *notify);
+
+/* ---- notify-elsewhere.c ---- */
+
+/* True if the call starts where it does not meet what was granted for writing: then it is taken
+ * care of. */
+bool notify_begin_elsewhere(struct held *held);
+
+/* Its stand-in has something to say; or nothing more. */
+void notify_lead_elsewhere(struct held *held);
+void notify_has_moved(struct notify *notify, struct moving *moving);
+void notify_end_moves(struct notify *notify);

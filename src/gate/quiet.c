@@ -191,11 +191,3 @@ bool quiet_changes_owner(pid_t thread) {
     return false;
   }
 }
-
-int quiet_arguments(pid_t thread, uint64_t ret_arguments[6]) {
-  struct doing doing;
-  int result = doing_read(thread, &doing);
-  if (result == 0)
-    memcpy(ret_arguments, doing.arguments, sizeof doing.arguments);
-  return result;
-}

@@ -29,6 +29,3 @@ bool quiet_has_descriptor(pid_t thread);
 
 /* Does it change an owner? The kernel then looks at the attributes by itself. */
 bool quiet_changes_owner(pid_t thread);
-
-/* The arguments of the call that it is in. 0 or a negative errno. */
-int quiet_arguments(pid_t thread, uint64_t ret_arguments[6]);

@@ -3,20 +3,25 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <sys/inotify.h>
 #include <sys/pidfd.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/uio.h>
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "core/alloc.h"
 #include "core/child.h"
 #include "core/cleanup.h"
 #include "core/file.h"
+#include "core/path.h"
 #include "engine/caps.h"
+#include "gate/errand.h"
 #include "gate/hand-back.h"
 
 #define MESSAGE_LIMIT (1u << 18) /* longer ones the kernel would hardly take, either */
@@ -151,6 +156,113 @@ static _Noreturn void work(const struct task *task, int result_fd) {
   _exit(0);
 }
 
+/* ---- to begin anew ---- */
+
+static void name_base(const struct stand_in_call *call, int base, char ret_name[64]) {
+  if (base == AT_FDCWD)
+    snprintf(ret_name, 64, "/proc/%d/cwd", call->target.thread);
+  else
+    snprintf(ret_name, 64, "/proc/%d/fd/%d", call->target.thread, base);
+}
+
+static uint64_t mount_of(const char *folder) {
+  struct statx status;
+  return statx(AT_FDCWD, folder, AT_STATX_DONT_SYNC, STATX_MNT_ID, &status) < 0 ? 0
+                                                                                : status.stx_mnt_id;
+}
+
+static uint64_t mount_of_base(const struct stand_in_call *call, int base) {
+  char name[64];
+  name_base(call, base, name);
+  return mount_of(name);
+}
+
+/* The folder that one of its paths starts from, by its descriptor, or AT_FDCWD. */
+static bool start_of(const struct stand_in_call *call, size_t index, int *ret_base) {
+  const struct trap *trap = call->trap;
+  if (!trap || !call->mounted || trap->at[index].path == TRAP_NONE)
+    return false;
+  int base = trap->at[index].base;
+  *ret_base = base < 0 ? AT_FDCWD : (int)call->arguments[base];
+  return true;
+}
+
+void stand_in_note_start(struct stand_in_call *call) {
+  for (size_t i = 0; call->trap && i < ARRAY_SIZE(call->started); i++) {
+    int base = call->trap->at[i].base;
+    if (call->trap->at[i].path != TRAP_NONE)
+      call->started[i] = mount_of_base(call, base < 0 ? AT_FDCWD : (int)call->arguments[base]);
+  }
+}
+
+static bool lies_below(const struct stand_in_call *call, int base) {
+  char name[64], path[PATH_MAX];
+  name_base(call, base, name);
+  ssize_t length = readlink(name, path, sizeof path - 1);
+  path[length < 0 ? 0 : length] = '\0';
+  return path_is_under(path, call->mounted);
+}
+
+bool stand_in_starts_below(const struct stand_in_call *call) {
+  int base;
+  for (size_t i = 0; call->trap && i < ARRAY_SIZE(call->trap->at); i++) {
+    if (start_of(call, i, &base) && lies_below(call, base))
+      return true;
+  }
+  return false;
+}
+
+static bool misses_mount(const struct stand_in_call *call, int base) {
+  char path[PATH_MAX];
+  _cleanup_close_ int folder = -1;
+  if (target_folder(&call->target, base, &folder, path) < 0 || !path_is_under(path, call->mounted))
+    return false;
+  _cleanup_free_ char *seen = xasprintf("/proc/%d/root%s", call->target.thread, path);
+  uint64_t there = mount_of(seen);
+  return there && there != mount_of_base(call, base);
+}
+
+bool stand_in_misses_mount(const struct stand_in_call *call) {
+  int base;
+  for (size_t i = 0; call->trap && i < ARRAY_SIZE(call->trap->at); i++) {
+    if (start_of(call, i, &base) && misses_mount(call, base))
+      return true;
+  }
+  return false;
+}
+
+enum moved { NOT_SENT, NOT_MOVED, MOVED };
+
+/* To where the same path leads by now. Another thread may have been faster: the working folder is
+ * that of all. */
+static enum moved move(const struct stand_in_call *call, size_t index, int base) {
+  char path[PATH_MAX];
+  _cleanup_close_ int folder = -1;
+  struct errand *errand = NULL;
+  if (target_folder(&call->target, base, &folder, path) == 0 && path_is_under(path, call->mounted))
+    errand = errand_begin(&call->target, path);
+  if (!errand)
+    return NOT_SENT;
+  int result = base == AT_FDCWD ? errand_enter(errand) : errand_replace(errand, base);
+  errand_end(errand);
+  return result == 0 && mount_of_base(call, base) != call->started[index] ? MOVED : NOT_MOVED;
+}
+
+static void begin_anew(const struct stand_in_call *call) {
+  enum moved moved = NOT_SENT;
+  int base;
+  for (size_t i = 0; call->trap && i < ARRAY_SIZE(call->trap->at); i++) {
+    enum moved next = start_of(call, i, &base) ? move(call, i, base) : NOT_SENT;
+    moved = next > moved ? next : moved;
+  }
+  if (call->only_moved && moved != MOVED)
+    hand_back_value(call->target.thread, -EROFS);
+  else if (moved == NOT_SENT)
+    hand_back_again(call->target.thread, call->arguments[0]);
+  else
+    hand_back_restart(call->target.thread, call->arguments[0]);
+}
+
 static _Noreturn void hold(const struct stand_in_call *call, int line) {
   pid_t thread = call->target.thread;
   char word;
@@ -163,7 +275,7 @@ static _Noreturn void hold(const struct stand_in_call *call, int line) {
   ssize_t told = write(line, &result, sizeof result);
   /* Whoever does not say that it may go on leaves it the error. */
   if (result == 0 && told == sizeof result && hand_back_wait(thread) && read(line, &word, 1) == 1)
-    hand_back_again(thread, call->arguments[0]);
+    begin_anew(call);
   _exit(0);
 }
 

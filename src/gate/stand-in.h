@@ -6,6 +6,7 @@
 
 #include <stdbool.h>
 
+#include "engine/traps.h"
 #include "gate/target.h"
 
 struct stand_in {
@@ -27,6 +28,11 @@ struct stand_in_call {
   enum stand_in_kind kind;
   struct target target;
   uint64_t arguments[6];
+  /* Of one that begins anew: what it is, and what was mounted meanwhile (may be NULL). */
+  const struct trap *trap;
+  const char *mounted;
+  uint64_t started[2]; /* the mounts that its paths start from (stand_in_note_start) */
+  bool only_moved;     /* if it does not start elsewhere then, it fails with EROFS */
 };
 
 /* Descriptors and rights that go along with a message cannot be sent by another. */
@@ -43,8 +49,19 @@ enum stand_in_return {
 int stand_in_start(struct stand_in *stand_in, const struct stand_in_call *call, int process,
                    int object, enum stand_in_return how);
 
+/* Asks no file system: who serves one may do it. */
+void stand_in_note_start(struct stand_in_call *call);
+
+/* Does the call start from a folder below what was mounted, by its working folder or a descriptor?
+ * The mount is not met from there. */
+bool stand_in_starts_below(const struct stand_in_call *call);
+
+/* Is it so, and another mount by now? Looks at file systems: not for who serves one. */
+bool stand_in_misses_mount(const struct stand_in_call *call);
+
 /* Makes the call itself begin anew, which has to fail with HAND_BACK_ERROR when the result has come
- * (0 or a negative errno). It waits, without any lock of the kernel's, until stand_in_go_on. */
+ * (0 or a negative errno). It waits, without any lock of the kernel's, until stand_in_go_on. One
+ * that starts below what was mounted is led to the same folder in that first. */
 int stand_in_repeat(struct stand_in *stand_in, const struct stand_in_call *call);
 void stand_in_go_on(const struct stand_in *stand_in);
 

@@ -136,6 +136,9 @@ void gate_renew(struct gate *gate, const char *path);
  */
 bool second_names_find(const struct gate *gate, const char *folder, struct strv *ret_names);
 
+/* What was granted for writing and covers the path, or NULL. */
+const char *gate_writable_mount(const struct gate *gate, const char *path);
+
 /* Is the path a native mount, or above one? */
 bool gate_leads_to_mount(const struct gate *gate, const char *path);
 

@@ -1,0 +1,77 @@
+/* A write by who stands in a folder, or has it by a descriptor, from before it was granted for
+ * writing. The mount is not met from there, so he is led into it, and the call begins anew; see
+ * stand-in.h. He is held by another process meanwhile, which outlives our answer to the call. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+
+#include "core/alloc.h"
+#include "gate/hand-back.h"
+#include "gate/notify.h"
+
+struct moving {
+  struct moving *next;
+  struct stand_in stand_in;
+};
+
+static bool find_call(const struct held *held, struct stand_in_call *ret_call) {
+  const struct gate *gate = held->notify->gate;
+  *ret_call = (struct stand_in_call){.target = held->call.target, .trap = held->call.trap};
+  if (held->interpreters > 0 || held->found.path[0] != '/' || !call_may_write(&held->call))
+    return false;
+  ret_call->mounted = gate_writable_mount(gate, held->found.path);
+  ret_call->only_moved = true;
+  memcpy(ret_call->arguments, held->call.arguments, sizeof ret_call->arguments);
+  stand_in_note_start(ret_call);
+  return ret_call->mounted && stand_in_misses_mount(ret_call);
+}
+
+bool notify_begin_elsewhere(struct held *held) {
+  struct notify *notify = held->notify;
+  struct stand_in_call call;
+  struct epoll_event event = {.events = EPOLLIN,
+                              .data.u64 = (uint64_t)(uintptr_t)held | NOTIFY_STAND_IN};
+  if (!find_call(held, &call) || !notify_still_waits(held) ||
+      stand_in_repeat(&held->stand_in, &call) < 0)
+    return false;
+  held->moves = true;
+  held->waiting.request.pid = target_process(&held->call.target);
+  if (epoll_ctl(notify->events, EPOLL_CTL_ADD, held->stand_in.result, &event) < 0)
+    notify_fail(held, EROFS);
+  else
+    notify->gate->signalled = true; /* see trigger_look */
+  return true;
+}
+
+void notify_lead_elsewhere(struct held *held) {
+  struct notify *notify = held->notify;
+  if (stand_in_result(&held->stand_in) < 0) {
+    notify_fail(held, EROFS); /* a debugger has it */
+    return;
+  }
+  struct moving *moving = xcalloc(1, sizeof *moving);
+  struct epoll_event event = {.events = EPOLLIN,
+                              .data.u64 = (uint64_t)(uintptr_t)moving | NOTIFY_MOVING};
+  *moving = (struct moving){.next = notify->moving, .stand_in = held->stand_in};
+  held->stand_in = STAND_IN_NONE;
+  notify->moving = moving;
+  (void)epoll_ctl(notify->events, EPOLL_CTL_MOD, moving->stand_in.result, &event);
+  stand_in_go_on(&moving->stand_in);
+  notify_fail(held, HAND_BACK_ERROR);
+}
+
+void notify_has_moved(struct notify *notify, struct moving *moving) {
+  struct moving **place = &notify->moving;
+  while (*place != moving)
+    place = &(*place)->next;
+  *place = moving->next;
+  epoll_ctl(notify->events, EPOLL_CTL_DEL, moving->stand_in.result, NULL);
+  stand_in_end(&moving->stand_in);
+  free(moving);
+}
+
+void notify_end_moves(struct notify *notify) {
+  while (notify->moving)
+    notify_has_moved(notify, notify->moving);
+}

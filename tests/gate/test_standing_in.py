@@ -1,0 +1,102 @@
+"""With ask_writes: writes by who stands in the folder already, or has it by a descriptor. A mount that comes later is not
+met from there; the call succeeds all the same, as outside. Needs that the caller can be held (ptrace)."""
+
+import os
+import shutil
+import sys
+
+import pytest
+
+import gates
+from gates import approve, deny
+from test_kept_writes import ask_writes
+
+PYTHON = sys.executable
+
+THREADS = """
+import os, signal, threading, time
+count = [0]
+signal.signal(signal.SIGALRM, lambda *_: count.__setitem__(0, count[0] + 1))
+signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
+def make(number):
+    for step in range(5):
+        os.mkdir(f"made-{number}-{step}")
+threads = [threading.Thread(target=make, args=(number,)) for number in range(4)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+signal.setitimer(signal.ITIMER_REAL, 0)
+print(len([name for name in os.listdir(".") if name.startswith("made-")]), count[0] > 0)
+"""
+
+DESCRIPTORS = """
+import os
+here, sub = os.open(".", os.O_RDONLY), os.open("sub", os.O_PATH)
+os.close(os.open("one", os.O_CREAT | os.O_EXCL | os.O_WRONLY, dir_fd=here))
+os.rename("one", "two", src_dir_fd=here, dst_dir_fd=here)
+os.symlink("two", "three", dir_fd=sub)
+os.link("two", "four", src_dir_fd=here, dst_dir_fd=here)
+print(sorted(os.listdir("sub")), sorted(os.listdir(here)), os.get_inheritable(here))
+"""
+
+WAYS = {
+    "create": "echo x >new; cat new; echo y >>new; cat new",
+    "exclusive": "set -C; echo x >new; cat new",
+    "mkdir": "mkdir new; ls -d new; mkdir -p new/a/b; ls new/a",
+    "rename": "mv file other; cat other; ls file",
+    "remove": "rm file; ls file",
+    "tree": "mkdir -p new/a/b; rm -r new; ls -d new; rm -r sub/below; ls sub",
+    "deeper": "cd sub; echo x >new; cat new; cd ..; cat sub/new",
+    "links": "ln -s file soft; cat soft; ln file hard; cat hard",
+    "chmod": "chmod 600 file; stat -c %a file",
+    "archive": "tar cf all.tar file sub; mkdir out; tar xf all.tar -C out; ls out",
+    "git": "git init -q here; ls -a here/.git/HEAD; cd here; git -c user.name=a -c user.email=b commit -q --allow-empty -m x; "
+           "git log --format=%s",
+    "others": "(sleep 0.1; ls new) & echo x >new; wait; sh -c 'echo y >second; cat second'; cat second",
+    "threads": f"{PYTHON} -c '{THREADS}'",
+    "descriptors": f"{PYTHON} -c '{DESCRIPTORS}'",
+}
+
+
+def folder(box, name):
+    made = box.home(name)
+    box.identity.file(f"{made}/file", "content of the file\n")
+    box.identity.file(f"{made}/sub/below", "content below\n")
+    return made
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_it_is_as_outside(box, gate, way):
+    gated, free = folder(box, "gated"), folder(box, "freely")
+    outside = box.plain(["/bin/sh", "-c", f"cd {free}; {WAYS[way]}"])
+    inside, asked = gates.run(box, gate, ["/bin/sh", "-c", f"cd {gated}; {WAYS[way]}"], lambda event: approve(),
+                              options=ask_writes(box))
+    assert (inside.stdout, inside.stderr, inside.exit) == (outside.stdout, outside.stderr, outside.exit), asked
+
+
+def test_what_is_denied_stays_so(box, gate, ground):
+    inside, asked = gates.run(box, gate, ["/bin/sh", "-c", f"cd {ground}; mkdir new; mkdir new; ls"],
+                              lambda event: deny() if event["op"] == "write" else approve(), options=ask_writes(box))
+    assert not os.path.exists(f"{ground}/new") and "new" not in inside.stdout, inside
+    assert any(op == "write" for op, _ in asked), asked
+
+
+def test_who_is_held_by_a_debugger_gets_an_error(box, gate, ground):
+    """Not a hang, and nothing is made."""
+    if not shutil.which("strace"):
+        pytest.skip("no strace")
+    inside, _ = gates.run(box, gate, ["/bin/sh", "-c", f"cd {ground}; strace -o /dev/null mkdir new; echo over"],
+                          lambda event: approve(), options=ask_writes(box))
+    assert inside.stdout == "over\n" and not os.path.exists(f"{ground}/new"), inside
+    assert "new" in inside.stderr, inside
+
+
+def test_a_way_that_cannot_be_changed_ends(box, gate):
+    """By way of a descriptor in /proc nobody can be led into the mount: an error, not a loop."""
+    gated = folder(box, "gated")
+    script = "import os; here = os.open('.', os.O_RDONLY)\nfor name in ('one', 'two'):\n" \
+        "    try: os.mkdir(f'/proc/self/fd/{here}/{name}'); print('made')\n    except OSError as e: print('error')"
+    inside, _ = gates.run(box, gate, ["/bin/sh", "-c", f"cd {gated}; {PYTHON} -c \"{script}\""], lambda event: approve(),
+                          options=ask_writes(box))
+    words = inside.stdout.split()
+    assert len(words) == 2 and all((word == "made") == os.path.isdir(f"{gated}/{name}")
+                                   for word, name in zip(words, ("one", "two"), strict=True)), inside
