@@ -64,6 +64,7 @@ exit 7
 """
 
 
+@pytest.mark.parametrize("identity", harness.SOME, indirect=True)
 def test_one_boot(box):
     """Ids, files, masks, protections, devices, rights, environment, binary input, exit code."""
     box.identity.file(box.path("extra/file"), "extra\n")

@@ -14,6 +14,7 @@ import time
 
 import pytest
 
+import harness
 from dynamic import (Watcher, answer, asking, audit_lines, ground, next_event, question, run,
                      write_policy)
 from sessions import eventually, idle, listed, monitor_of, sandbox
@@ -394,6 +395,7 @@ def test_revoke_what_an_earlier_session_kept(box, data):
         assert session.result()[:2] == (1, "content of a\n")
 
 
+@pytest.mark.parametrize("identity", harness.SOME, indirect=True)
 def test_revoke_what_a_session_does_not_confirm(box, data):
     """It may still have it, so that is a failure, with the session's name. The control: when it goes on, it
     confirms."""

@@ -363,6 +363,7 @@ def test_nothing_starts_without_room(small):
     assert small.verify().exit == 0
 
 
+@pytest.mark.parametrize("identity", harness.SOME, indirect=True)
 def test_a_full_disk_refuses_and_says_so(small):
     sid = small.detach()
     assert small.sandbox("exec", sid, "--", "true").exit == 0

@@ -10,6 +10,7 @@ import time
 import pexpect
 import pytest
 
+import harness
 from harness import TIMEOUT
 from sessions import (Control, as_text, eventually, idle, monitor_of, processes_of, running, sandbox,
                       status)
@@ -385,6 +386,7 @@ def keys(uid):
     return int(counts.get(f"{uid:5d}", "0").split()[0])
 
 
+@pytest.mark.parametrize("identity", harness.SOME, indirect=True)
 def test_a_thousand_leave_nothing(host_root, box):
     with idle(box) as sid, open(os.devnull, "r+b") as null:
         fds = [null.fileno()] * 3

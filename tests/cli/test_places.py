@@ -9,6 +9,8 @@ import time
 
 import pytest
 
+import harness
+
 # The sanitizers' own cost is not the product's.
 SLOW_BUILD = bool(os.environ.get("SANDBOX_SANITIZED"))
 AUTHOR = {"GIT_AUTHOR_NAME": "A", "GIT_AUTHOR_EMAIL": "a@example.org",
@@ -660,6 +662,7 @@ def large_tree(world):
     shutil.rmtree(top)
 
 
+@pytest.mark.parametrize("identity", harness.SOME, indirect=True)
 def test_globs_over_a_large_tree(box, large_tree, capsys):
     empty = project_at(box, box.home("p"))
     options = [word for i in range(15)

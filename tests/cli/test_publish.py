@@ -9,6 +9,7 @@ import time
 
 import pytest
 
+import harness
 import sessions
 
 SERVER = """
@@ -223,6 +224,7 @@ def test_a_server_that_never_accepts_holds_nobody_up(box):
         assert talk("127.0.0.1", ports[0], b"another") == "another"
 
 
+@pytest.mark.parametrize("identity", harness.SOME, indirect=True)
 def test_clients_that_left_a_deaf_server_make_room(box):
     with odd_servers(box, ["prlimit", "--nofile=300:300"]) as (ports, _):
         for _ in range(150):

@@ -13,6 +13,8 @@ import time
 
 import pytest
 
+import harness
+
 pytestmark = pytest.mark.escape
 
 
@@ -243,6 +245,7 @@ def test_stopping_itself_stops_nobody_else(box):
     assert "ended 124" in result.stdout, result
 
 
+@pytest.mark.parametrize("identity", harness.SOME, indirect=True)
 def test_time_limit_while_the_screen_is_paused(box):
     """Output that nobody reads must not hold up the limits."""
     script = (f"{box.world.command} run --static --tty always --timeout 1 -- "

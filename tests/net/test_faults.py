@@ -11,6 +11,7 @@ import time
 
 import pytest
 
+import harness
 import sessions
 from test_escapes import proxy_bytes
 from test_filtered import CURL, PLAIN, allow, reached
@@ -148,6 +149,7 @@ with asking.makefile("rb") as answers:
 
 
 @pytest.mark.parametrize("changed", [False, True])
+@pytest.mark.parametrize("identity", harness.SOME, indirect=True)
 def test_name_servers_change_while_a_name_is_looked_up(net, changed):
     net.internet.queries.clear()
     first = "3" if changed else "1"

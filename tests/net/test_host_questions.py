@@ -8,6 +8,7 @@ import time
 
 import pytest
 
+import harness
 from dynamic import answer, asking, next_event, run
 from sessions import eventually, running, sandbox
 from test_filtered import CURL, PLAIN, REFUSED, allow
@@ -261,6 +262,7 @@ time.sleep(60)
 
 
 @pytest.mark.parametrize("processes", [0, 300])
+@pytest.mark.parametrize("identity", harness.SOME, indirect=True)
 def test_search_for_who_asks_holds_nobody_up(net, processes):
     """The limits' clock goes on however much there is to be searched; and who is found is told."""
     result = run(net, ["/usr/bin/python3", "-c", MANY_DESCRIPTORS, str(processes)],
