@@ -95,6 +95,9 @@ CHOSEN = {
     # Locks that mounting takes, and mounts whose roots are links.
     "gate/test_locks.py": (BOTH, "user", ()),
     "gate/test_watches.py": (BOTH, "user", ()),
+    # Calls that a held thread makes for us: registers, signals, mounts by their numbers.
+    "gate/test_standing_in.py": (BOTH, "user", ()),
+    "gate/test_kept_writes.py": (BOTH, "user", ("revoking_takes_effect_at_once", "secrets_in_it_stay_covered")),
     "gate/test_root.py": (BOTH, "user", ("a_socket_there_is_asked_for", "who_looks_at_a_socket_there")),
     "gate/test_revoking.py": (BOTH, "user", (
         "revoking_takes_effect_for_new_opens",
