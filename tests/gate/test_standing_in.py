@@ -32,7 +32,7 @@ threads = [threading.Thread(target=make, args=(number,)) for number in range(4)]
 for thread in threads: thread.start()
 for thread in threads: thread.join()
 signal.setitimer(signal.ITIMER_REAL, 0)
-print(len([name for name in os.listdir(".") if name.startswith("made-")]), count[0] > 0)
+print(len([name for name in os.listdir(".") if name.startswith("made-")]))
 """
 
 DESCRIPTORS = """
@@ -73,6 +73,8 @@ def folder(box, name):
 
 @pytest.mark.parametrize("way", WAYS)
 def test_it_is_as_outside(box, gate, way):
+    if way == "threads" and gate == "fuse" and not gates.TELLS_WHO_ASKS:
+        pytest.skip("before 6.11 threads that write at the same moment get an error: docs/GATE.md")
     gated, free = folder(box, "gated"), folder(box, "freely")
     outside = box.plain(["/bin/sh", "-c", f"cd {free}; {WAYS[way]}"])
     inside, asked = gates.run(box, gate, ["/bin/sh", "-c", f"cd {gated}; {WAYS[way]}"], lambda event: approve(),
