@@ -21,6 +21,7 @@
 #include "core/alloc.h"
 #include "core/cleanup.h"
 #include "core/file.h"
+#include "gate/hand-back.h"
 
 /* Signals are blocked meanwhile; what can still stop it comes seldom. */
 #define STOPS_LIMIT 64
@@ -42,6 +43,10 @@ static uint64_t *counter_of(struct user_regs_struct *registers) {
   return (uint64_t *)&registers->rip;
 }
 
+static uint64_t result_of(const struct user_regs_struct *registers) {
+  return registers->rax;
+}
+
 static void set_call(struct user_regs_struct *registers, long number,
                      const uint64_t arguments[ARGUMENTS]) {
   registers->orig_rax = (uint64_t)-1; /* it is in no call any more that could begin anew */
@@ -58,6 +63,10 @@ static const unsigned char instruction[] = {0x01, 0x00, 0x00, 0xd4}; /* svc #0 *
 
 static uint64_t *counter_of(struct user_regs_struct *registers) {
   return (uint64_t *)&registers->pc;
+}
+
+static uint64_t result_of(const struct user_regs_struct *registers) {
+  return registers->regs[0];
 }
 
 static void set_call(struct user_regs_struct *registers, long number,
@@ -83,9 +92,11 @@ static int set_registers(pid_t thread, const struct user_regs_struct *registers)
   return ptrace(PTRACE_SETREGSET, thread, NT_PRSTATUS, &place) < 0 ? -errno : 0;
 }
 
+/* In the call that failed by our word: if the thread died, its number may be another's. */
 static bool is_behind_call(const struct target *target, struct user_regs_struct *registers) {
   unsigned char bytes[sizeof instruction];
-  return target_read(target, *counter_of(registers) - sizeof bytes, bytes, sizeof bytes) == 0 &&
+  return (int)result_of(registers) == -HAND_BACK_ERROR &&
+         target_read(target, *counter_of(registers) - sizeof bytes, bytes, sizeof bytes) == 0 &&
          memcmp(bytes, instruction, sizeof bytes) == 0;
 }
 
@@ -94,14 +105,12 @@ static bool is_behind_call(const struct target *target, struct user_regs_struct 
 static int block_signals(struct errand *errand) {
   sigset_t all;
   sigfillset(&all);
-  if (ptrace(PTRACE_GETSIGMASK, errand->thread, MASK_SIZE, &errand->signals) < 0 ||
-      ptrace(PTRACE_SETSIGMASK, errand->thread, MASK_SIZE, &all) < 0)
-    return -errno;
   /* If we are killed meanwhile, it must not go on with what we made of it. */
-  return ptrace(PTRACE_SETOPTIONS, errand->thread, NULL,
-                PTRACE_O_TRACESYSGOOD | PTRACE_O_EXITKILL) < 0
-             ? -errno
-             : 0;
+  if (ptrace(PTRACE_GETSIGMASK, errand->thread, MASK_SIZE, &errand->signals) < 0 ||
+      ptrace(PTRACE_SETOPTIONS, errand->thread, NULL, PTRACE_O_TRACESYSGOOD | PTRACE_O_EXITKILL) <
+          0)
+    return -errno;
+  return ptrace(PTRACE_SETSIGMASK, errand->thread, MASK_SIZE, &all) < 0 ? -errno : 0;
 }
 
 /* ---- a call ---- */
@@ -191,8 +200,9 @@ static int flags_of(pid_t thread, int descriptor) {
   char name[64];
   _cleanup_free_ char *text = NULL;
   snprintf(name, sizeof name, "/proc/%d/fdinfo/%d", thread, descriptor);
-  if (file_read_at(AT_FDCWD, name, 4096, &text, NULL) < 0)
-    return -errno;
+  int result = file_read_at(AT_FDCWD, name, 4096, &text, NULL);
+  if (result < 0)
+    return result;
   const char *line = strstr(text, "flags:");
   return line ? (int)strtol(line + strlen("flags:"), NULL, 8) : -EINVAL;
 }

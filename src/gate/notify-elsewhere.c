@@ -21,10 +21,12 @@ static bool find_call(const struct held *held, struct stand_in_call *ret_call) {
   if (held->interpreters > 0 || held->found.path[0] != '/' || !call_may_write(&held->call))
     return false;
   ret_call->mounted = gate_writable_mount(gate, held->found.path);
+  if (!ret_call->mounted)
+    return false;
   ret_call->only_moved = true;
   memcpy(ret_call->arguments, held->call.arguments, sizeof ret_call->arguments);
   stand_in_note_start(ret_call);
-  return ret_call->mounted && stand_in_misses_mount(ret_call);
+  return stand_in_misses_mount(ret_call);
 }
 
 bool notify_begin_elsewhere(struct held *held) {

@@ -180,7 +180,7 @@ static uint64_t mount_of_base(const struct stand_in_call *call, int base) {
 /* The folder that one of its paths starts from, by its descriptor, or AT_FDCWD. */
 static bool start_of(const struct stand_in_call *call, size_t index, int *ret_base) {
   const struct trap *trap = call->trap;
-  if (!trap || !call->mounted || trap->at[index].path == TRAP_NONE)
+  if (!trap || trap->at[index].path == TRAP_NONE)
     return false;
   int base = trap->at[index].base;
   *ret_base = base < 0 ? AT_FDCWD : (int)call->arguments[base];
@@ -188,10 +188,10 @@ static bool start_of(const struct stand_in_call *call, size_t index, int *ret_ba
 }
 
 void stand_in_note_start(struct stand_in_call *call) {
-  for (size_t i = 0; call->trap && i < ARRAY_SIZE(call->started); i++) {
-    int base = call->trap->at[i].base;
-    if (call->trap->at[i].path != TRAP_NONE)
-      call->started[i] = mount_of_base(call, base < 0 ? AT_FDCWD : (int)call->arguments[base]);
+  int base;
+  for (size_t i = 0; i < ARRAY_SIZE(call->started); i++) {
+    if (start_of(call, i, &base))
+      call->started[i] = mount_of_base(call, base);
   }
 }
 
