@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "core/cleanup.h"
+#include "core/id.h"
 #include "limits/cgroup.h"
 
 /* Between making a folder and locking it lies a moment. The kernel's time of a cgroup folder is
@@ -18,7 +19,7 @@ enum { YOUNG_SECONDS = 10 };
 /* Our prefix and a session's id (session_new_id), or the leaf that its monitor stepped into.
  * Somebody else may call a group "sandbox-builds", with limits for what is started in it later. */
 static bool is_session(const char *name) {
-  static const char letters[] = "abcdefghijkmnpqrstuvwxyz23456789";
+  static const char letters[] = ID_LETTERS;
   if (strncmp(name, CGROUP_PREFIX, strlen(CGROUP_PREFIX)) != 0)
     return false;
   const char *id = name + strlen(CGROUP_PREFIX), *rest = id + strspn(id, letters);

@@ -10,10 +10,11 @@
 #include "core/cleanup.h"
 #include "core/escape.h"
 #include "core/folder.h"
+#include "core/id.h"
 #include "core/text.h"
 
 static bool is_id(const char *name, size_t length) {
-  static const char letters[] = "abcdefghijkmnpqrstuvwxyz23456789";
+  static const char letters[] = ID_LETTERS;
   return length == SESSION_ID_LENGTH && strspn(name, letters) >= SESSION_ID_LENGTH;
 }
 

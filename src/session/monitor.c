@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "core/cleanup.h"
+#include "core/id.h"
 #include "core/json.h"
 #include "session/events.h"
 #include "session/limiting.h"
@@ -40,7 +41,7 @@ bool turn_goes_on(struct turn *turn) {
 }
 
 void session_new_id(char ret_id[SESSION_ID_LENGTH + 1]) {
-  static const char letters[] = "abcdefghijkmnpqrstuvwxyz23456789"; /* 32: no l, o, 0, 1 */
+  static const char letters[] = ID_LETTERS;
   unsigned char random[SESSION_ID_LENGTH];
   while (getrandom(random, sizeof random, 0) != sizeof random)
     ;

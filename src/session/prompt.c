@@ -14,6 +14,7 @@
 
 #include "core/alloc.h"
 #include "core/cleanup.h"
+#include "core/id.h"
 #include "core/text.h"
 #include "session/prompt-text.h"
 #include "session/screen.h"
@@ -400,7 +401,7 @@ bool prompt_is_shown(const struct prompt *prompt) {
 /* Shown in every question of the session and nowhere else, so that a workload that draws a question
  * of its own cannot draw this. */
 static void draw_mark(char ret_mark[MARK_LENGTH + 1]) {
-  static const char letters[] = "abcdefghijkmnpqrstuvwxyz23456789";
+  static const char letters[] = ID_LETTERS;
   unsigned char random[MARK_LENGTH];
   while (getrandom(random, sizeof random, 0) != sizeof random)
     ;

@@ -8,25 +8,10 @@ import time
 
 import pytest
 
-import dynamic
-import harness
 from harness import children
 from sessions import eventually, listed, sandbox
-from test_prompt import ASKED, press, side_by_side
+from test_prompt import ASKED, data, identity, press, side_by_side  # noqa: F401: fixtures
 from test_tty import Terminal, outer  # noqa: F401: fixture
-
-
-@pytest.fixture(params=["user"])
-def identity(request, world):
-    try:
-        return world.identity(request.param)
-    except harness.Unavailable as reason:
-        pytest.skip(str(reason))
-
-
-@pytest.fixture
-def data(box):
-    return dynamic.ground(box)
 
 
 @pytest.fixture(autouse=True)
