@@ -1,5 +1,6 @@
-/* The tree of processes below a tool; see processes.h. What it reads is a moment's truth: pids are
- * of our own descendants, which nobody but us reaps, or are signalled as a group on the way out. */
+/* The tree of processes below a tool; see processes.h. What it reads is a moment's truth, and a
+ * number may be another's in the next: each process is held by a descriptor before it is looked at,
+ * and signalled by that. */
 #include "backend/processes.h"
 
 #include <fcntl.h>
@@ -8,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/pidfd.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -19,17 +21,30 @@
 
 enum { DEPTH_LIMIT = 64, LISTING_LIMIT = 1 << 20 };
 
-typedef void process_visit(pid_t pid, int inside, size_t namespaces, void *context);
+struct process {
+  pid_t pid;
+  int fd;
+  pid_t parent;
+  int inside; /* its pid in the innermost namespace, and how many it is in */
+  size_t namespaces;
+};
 
-static int pid_inside(pid_t pid, size_t *ret_namespaces) {
+typedef void process_visit(const struct process *process, void *context);
+
+static bool look_at(pid_t pid, struct process *ret_process) {
   char path[64];
   _cleanup_free_ char *text = NULL;
   snprintf(path, sizeof path, "/proc/%d/status", (int)pid);
-  *ret_namespaces = 0;
   if (file_read_at(AT_FDCWD, path, 1 << 16, &text, NULL) < 0)
-    return -1;
-  int inside = status_innermost(text, "NSpid:", ret_namespaces);
-  return *ret_namespaces > 0 ? inside : -1;
+    return false;
+  *ret_process = (struct process){.pid = pid, .fd = -1};
+  ret_process->parent = status_innermost(text, "PPid:", NULL);
+  ret_process->inside = status_innermost(text, "NSpid:", &ret_process->namespaces);
+  return ret_process->namespaces > 0;
+}
+
+static void signal_process(const struct process *process, int signal) {
+  (void)pidfd_send_signal(process->fd, signal, NULL, 0);
 }
 
 static void walk(pid_t parent, int depth, process_visit *visit, void *context) {
@@ -42,17 +57,18 @@ static void walk(pid_t parent, int depth, process_visit *visit, void *context) {
     pid_t pid = (pid_t)strtol(at, &end, 10);
     if (end == at || pid <= 0)
       return;
-    size_t namespaces;
-    int inside = pid_inside(pid, &namespaces);
+    struct process process;
+    _cleanup_close_ int held = pidfd_open(pid, 0);
+    if (held < 0 || !look_at(pid, &process) || process.parent != parent)
+      continue;
+    process.fd = held;
     walk(pid, depth + 1, visit, context);
-    visit(pid, inside, namespaces, context);
+    visit(&process, context);
   }
 }
 
-static void signal_one(pid_t pid, int inside, size_t namespaces, void *context) {
-  (void)inside;
-  (void)namespaces;
-  kill(pid, *(int *)context);
+static void signal_one(const struct process *process, void *context) {
+  signal_process(process, *(int *)context);
 }
 
 void processes_signal_below(pid_t ancestor, int signal) {
@@ -67,13 +83,13 @@ struct search {
   pid_t spared;
 };
 
-static void find_first(pid_t pid, int inside, size_t namespaces, void *context) {
+static void find_first(const struct process *process, void *context) {
   struct search *search = context;
-  if (namespaces <= search->own || inside <= 1)
+  if (process->namespaces <= search->own || process->inside <= 1)
     return;
-  if (!search->found || inside < search->found_inside) {
-    search->found = pid;
-    search->found_inside = inside;
+  if (!search->found || process->inside < search->found_inside) {
+    search->found = process->pid;
+    search->found_inside = process->inside;
   }
 }
 
@@ -95,7 +111,8 @@ static bool is_shell_between(pid_t pid) {
 }
 
 static pid_t first_process(pid_t tool, struct search *search) {
-  pid_inside(tool, &search->own);
+  struct process itself;
+  search->own = look_at(tool, &itself) ? itself.namespaces : 0;
   walk(tool, 0, find_first, search);
   return search->found;
 }
@@ -111,10 +128,10 @@ pid_t processes_first_inside(pid_t tool) {
   return first;
 }
 
-static void signal_if_inside(pid_t pid, int inside, size_t namespaces, void *context) {
+static void signal_if_inside(const struct process *process, void *context) {
   const struct search *search = context;
-  if (namespaces > search->own && inside > 1 && pid != search->spared)
-    kill(pid, search->signal);
+  if (process->namespaces > search->own && process->inside > 1 && process->pid != search->spared)
+    signal_process(process, search->signal);
 }
 
 void processes_signal_inside(pid_t tool, int signal) {
@@ -142,15 +159,13 @@ static bool has_variable(pid_t pid, const char *variable) {
   return false;
 }
 
-static void kill_orphan(pid_t pid, int inside, size_t namespaces, void *context) {
+static void kill_orphan(const struct process *process, void *context) {
   struct orphans *orphans = context;
-  (void)inside;
-  (void)namespaces;
-  if (!has_variable(pid, orphans->variable))
+  if (!has_variable(process->pid, orphans->variable))
     return;
-  processes_signal_below(pid, SIGKILL);
-  kill(pid, SIGKILL);
-  (void)child_wait(pid);
+  processes_signal_below(process->pid, SIGKILL);
+  signal_process(process, SIGKILL);
+  (void)child_wait(process->pid);
   orphans->found = true;
 }
 

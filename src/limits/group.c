@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/pidfd.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -152,7 +153,19 @@ int limit_group_enter(const struct limit_group *group) {
 
 /* ---- ending ---- */
 
-static void kill_members(int folder) {
+/* A number that was listed may be another's by now. Held first and looked at then, it is a member,
+ * or what is held is gone. */
+static void kill_member(pid_t pid, const char *group) {
+  char path[64];
+  _cleanup_free_ char *groups = NULL;
+  _cleanup_close_ int held = pidfd_open(pid, 0);
+  snprintf(path, sizeof path, "/proc/%d/cgroup", (int)pid);
+  if (held >= 0 && file_read_at(AT_FDCWD, path, 1 << 16, &groups, NULL) == 0 &&
+      strstr(groups, group))
+    (void)pidfd_send_signal(held, SIGKILL, NULL, 0);
+}
+
+static void kill_members(int folder, const char *group) {
   _cleanup_free_ char *text = NULL;
   if (file_read_at(folder, "cgroup.procs", 1 << 20, &text, NULL) < 0)
     return;
@@ -161,7 +174,7 @@ static void kill_members(int folder) {
     if (end == at)
       return;
     if (pid > 0) /* 0: not of our pid namespace */
-      kill((pid_t)pid, SIGKILL);
+      kill_member((pid_t)pid, group);
   }
 }
 
@@ -174,7 +187,7 @@ void limit_group_kill(const struct limit_group *group) {
     /* No freezer needed to win against a fork bomb: nobody forks at a limit of zero. */
     (void)cgroup_write(group->hierarchies[i].folder, "pids.max", "0");
   }
-  kill_members(group->hierarchies[0].folder);
+  kill_members(group->hierarchies[0].folder, group->name);
 }
 
 /* The kernel needs a moment after the last process is gone. */
