@@ -52,12 +52,12 @@ static int parse(const char *text, struct doing *ret_doing) {
 
 /* "running": it has asked us, but does not sleep yet. It will in an instant, for it waits for our
  * answer. */
-int doing_read(pid_t thread, struct doing *ret_doing) {
+int doing_read(const struct target *target, struct doing *ret_doing) {
   static const struct timespec instant = {.tv_nsec = 50000};
   char path[64];
-  ret_doing->target.thread = thread;
-  snprintf(path, sizeof path, "/proc/%d/syscall", (int)thread);
-  for (int attempt = 0; thread > 0 && attempt < ATTEMPTS; attempt++) {
+  ret_doing->target = *target;
+  snprintf(path, sizeof path, "/proc/%d/syscall", (int)target->thread);
+  for (int attempt = 0; target->thread > 0 && attempt < ATTEMPTS; attempt++) {
     _cleanup_free_ char *text = NULL;
     int result = file_read_at(AT_FDCWD, path, 4096, &text, NULL);
     if (result < 0)

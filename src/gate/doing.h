@@ -12,7 +12,7 @@ struct doing {
 };
 
 /* 0 or a negative errno: -EACCES, -EPERM if we may not look at it. */
-int doing_read(pid_t thread, struct doing *ret_doing);
+int doing_read(const struct target *target, struct doing *ret_doing);
 
 /* What is known of such a call, or NULL if it takes no path. */
 const struct trap *doing_trap(const struct doing *doing);

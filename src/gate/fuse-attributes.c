@@ -141,8 +141,8 @@ static void test(struct fuse_gate *fuse, fuse_req_t request, struct node *node, 
 /* A folder may only be on the way. */
 static void watch(struct fuse_gate *fuse, fuse_req_t request, struct node *node, const char *path) {
   struct quiet_use use;
-  pid_t thread = gate_outer_thread(fuse->gate, fuse_req_ctx(request)->pid);
-  if (quiet_call(thread, path, &node->status, &use) == QUIET_NOT) {
+  struct target caller = fuse_caller(request);
+  if (quiet_call(&caller, path, &node->status, &use) == QUIET_NOT) {
     look(fuse, request, node, PURPOSE_LOOK);
     return;
   }
@@ -156,8 +156,8 @@ static void watch(struct fuse_gate *fuse, fuse_req_t request, struct node *node,
 static void use_pipe(struct fuse_gate *fuse, fuse_req_t request, struct node *node,
                      const char *path) {
   struct quiet_use use;
-  pid_t thread = gate_outer_thread(fuse->gate, fuse_req_ctx(request)->pid);
-  if (quiet_call(thread, path, &node->status, &use) == QUIET_NOT) {
+  struct target caller = fuse_caller(request);
+  if (quiet_call(&caller, path, &node->status, &use) == QUIET_NOT) {
     show_usable(fuse, request, node); /* another call, which does */
   } else if (use.want == WANT_WRITE) {
     fuse_write_to(request, node);
@@ -182,7 +182,8 @@ static void check(struct fuse_gate *fuse, fuse_req_t request, struct node *node)
     show_usable(fuse, request, node);
     return;
   }
-  enum purpose purpose = purpose_of(gate_outer_thread(fuse->gate, inside), path, folder, &mask);
+  struct target caller = fuse_caller(request);
+  enum purpose purpose = purpose_of(&caller, path, folder, &mask);
   switch (purpose) {
   case PURPOSE_UNKNOWN:
   case PURPOSE_LOOK:

@@ -89,7 +89,8 @@ static enum quiet judge_quiet(struct fuse_gate *fuse, fuse_req_t request, const 
   if (S_ISDIR(node->status.st_mode) && !gate_knows_numbers(fuse->gate))
     return QUIET_NOT;
   struct quiet_use use;
-  enum quiet quiet = quiet_call(gate_outer_thread(fuse->gate, inside), path, &node->status, &use);
+  struct target caller = fuse_caller(request);
+  enum quiet quiet = quiet_call(&caller, path, &node->status, &use);
   *ret_want = use.want;
   if (quiet == QUIET_REFUSED && fuse->checks && use.call.kind == STAND_IN_WATCH)
     return QUIET_NOT; /* it waits when its right to do so is checked */

@@ -88,10 +88,10 @@ static void standing_free(struct standing *standing) {
 
 static int find_call(const struct held *held, struct stand_in_call *ret_call) {
   struct doing doing;
-  pid_t thread = gate_outer_thread(held->fuse->gate, fuse_req_ctx(held->request)->pid);
-  if (doing_read(thread, &doing) < 0)
+  struct target caller = fuse_caller(held->request);
+  if (doing_read(&caller, &doing) < 0)
     return -EACCES;
-  *ret_call = (struct stand_in_call){.target.thread = thread, .trap = doing_trap(&doing)};
+  *ret_call = (struct stand_in_call){.target.thread = caller.thread, .trap = doing_trap(&doing)};
   memcpy(ret_call->arguments, doing.arguments, sizeof doing.arguments);
   stand_in_note_start(ret_call);
   return 0;

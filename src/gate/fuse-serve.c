@@ -62,6 +62,11 @@ static bool walks_again(struct held *held) {
   return true;
 }
 
+static void count_open(struct fuse_gate *fuse, struct node *node, bool more) {
+  node->opens = more ? node->opens + 1 : node->opens - 1;
+  fuse->opens = more ? fuse->opens + 1 : fuse->opens - 1;
+}
+
 static void serve_open(struct held *held, int fd) {
   struct fuse_file_info info = held->info;
   if (S_ISREG(held->node->status.st_mode) && walks_again(held))
@@ -72,10 +77,10 @@ static void serve_open(struct held *held, int fd) {
     return;
   }
   info.fh = (uint64_t)opened;
-  held->node->opens++;
+  count_open(held->fuse, held->node, true);
   held->node->told = held->waiting.lasts;
   if (fuse_reply_open(held->request, &info) < 0) {
-    held->node->opens--;
+    count_open(held->fuse, held->node, false);
     close(opened); /* interrupted: nobody will release it */
   }
 }
@@ -225,7 +230,8 @@ void fuse_op_read(fuse_req_t request, fuse_ino_t number, size_t size, off_t offs
 }
 
 void fuse_op_release(fuse_req_t request, fuse_ino_t number, struct fuse_file_info *info) {
-  fuse_node_of(fuse_gate_of(request), number)->opens--;
+  struct fuse_gate *fuse = fuse_gate_of(request);
+  count_open(fuse, fuse_node_of(fuse, number), false);
   close((int)info->fh);
   fuse_reply_err(request, 0);
 }

@@ -60,11 +60,16 @@ void held_free(struct held *held) {
   free(held);
 }
 
+struct target fuse_caller(fuse_req_t request) {
+  const struct fuse_gate *fuse = fuse_gate_of(request);
+  return (struct target){.thread = gate_outer_thread(fuse->gate, fuse_req_ctx(request)->pid),
+                         .may_stall = fuse->opens > 0};
+}
+
 /* What looks at a descriptor walks no path, and would not meet the mount. */
 static bool is_on_descriptor(const struct held *held) {
-  pid_t inside = fuse_req_ctx(held->request)->pid;
-  return held->call == CALL_GETATTR &&
-         quiet_has_descriptor(gate_outer_thread(held->fuse->gate, inside));
+  struct target caller = fuse_caller(held->request);
+  return held->call == CALL_GETATTR && quiet_has_descriptor(&caller);
 }
 
 /* So long a way cannot be gone again. Nothing is opened through here but files and folders. */
@@ -219,8 +224,9 @@ bool held_mind_signals(struct held *held) {
  * nothing could be mounted on it while that waits. What is harmless has none, and the change itself
  * comes next. */
 static bool looks_while_locked(const struct held *held) {
+  struct target caller = fuse_caller(held->request);
   return held->call == CALL_GETATTR && !gate_is_served(held->fuse->gate, &held->waiting.request) &&
-         quiet_changes_owner(held->thread);
+         quiet_changes_owner(&caller);
 }
 
 static void show_harmless(struct held *held) {
@@ -268,19 +274,19 @@ void held_ask_quietly(struct held *held, const struct quiet_use *use) {
   held->in_its_place = use->call;
   if (!stand_in_can(&use->call) || target_is_traced(&use->call.target))
     held->in_its_place.kind = STAND_IN_CANNOT;
+  held->in_its_place.target.may_stall = false; /* who makes it is another, and may wait */
   held_ask(held, fuse_is_always_asked(held->node) ? WANT_CONNECT : use->want);
 }
 
 static void answer_question(fuse_req_t request, struct node *node) {
-  struct fuse_gate *fuse = fuse_gate_of(request);
   struct quiet_use use;
   char path[PATH_MAX];
   if (!node_path(node, path, sizeof path)) {
     fuse_reply_err(request, ESTALE);
     return;
   }
-  switch (quiet_call(gate_outer_thread(fuse->gate, fuse_req_ctx(request)->pid), path, &node->status,
-                     &use)) {
+  struct target caller = fuse_caller(request);
+  switch (quiet_call(&caller, path, &node->status, &use)) {
   case QUIET_ASKED:
     held_ask_quietly(held_new(request, node, CALL_QUIET, NULL), &use);
     return;

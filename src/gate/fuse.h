@@ -37,6 +37,7 @@ struct fuse_gate {
   struct once_list once;
   struct links links;
   struct held *held;         /* every call that waits */
+  size_t opens;              /* files that are open without a mount, and may be mapped */
   struct parked *parked;     /* look-ups that do */
   struct standing *standing; /* calls that are made in the place of one that waits */
   bool checks;               /* the kernel checks rights by attributes, see fuse-attributes.c */
@@ -103,6 +104,10 @@ extern const enum want held_wants[];
 struct held *held_new(fuse_req_t request, struct node *node, enum call call,
                       const struct fuse_file_info *info);
 void held_free(struct held *held);
+
+/* Who waits for the answer. A page of a file that is open without a mount comes from here: who
+ * reads the caller's memory may find one there that is to be read by us first. */
+struct target fuse_caller(fuse_req_t request);
 
 /* What is used up when this was allowed once. */
 enum once_use held_use(const struct held *held);

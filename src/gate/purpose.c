@@ -37,10 +37,10 @@ static bool ends_at(const struct doing *doing, const struct trap *trap, const ch
          doing_leads_to(doing, base, path, object);
 }
 
-enum purpose purpose_of(pid_t thread, const char *path, bool folder, int *ret_mask) {
+enum purpose purpose_of(const struct target *target, const char *path, bool folder, int *ret_mask) {
   struct doing doing;
   *ret_mask = 0;
-  if (doing_read(thread, &doing) < 0)
+  if (doing_read(target, &doing) < 0)
     return PURPOSE_UNKNOWN;
   const struct trap *trap = doing_trap(&doing);
   if (!trap)

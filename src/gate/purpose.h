@@ -2,8 +2,7 @@
  * for some calls that is all that it ever asks. */
 #pragma once
 
-#include <stdbool.h>
-#include <sys/types.h>
+#include "gate/target.h"
 
 enum purpose {
   PURPOSE_UNKNOWN, /* the caller may hold the object's lock */
@@ -16,4 +15,4 @@ enum purpose {
 
 /* `path` is the object's; `ret_mask`: what a TEST is for (R_OK …). A folder may only be on the way
  * of the call; W_OK is told of one where it ends, and not of others. */
-enum purpose purpose_of(pid_t thread, const char *path, bool folder, int *ret_mask);
+enum purpose purpose_of(const struct target *target, const char *path, bool folder, int *ret_mask);

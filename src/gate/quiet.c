@@ -129,11 +129,11 @@ static enum quiet judge_unknown(int result, const struct stat *object, struct qu
                                                                               : QUIET_NOT;
 }
 
-enum quiet quiet_call(pid_t thread, const char *path, const struct stat *object,
+enum quiet quiet_call(const struct target *target, const char *path, const struct stat *object,
                       struct quiet_use *ret_use) {
   struct doing doing;
   bool folder = S_ISDIR(object->st_mode), stays = false, writes = false;
-  int result = doing_read(thread, &doing);
+  int result = doing_read(target, &doing);
   if (result < 0)
     return judge_unknown(result, object, ret_use);
   const struct quiet_row *row = find_row(&doing, &stays, &writes);
@@ -153,9 +153,9 @@ enum quiet quiet_call(pid_t thread, const char *path, const struct stat *object,
   return !stays ? QUIET_ASKED : row->want == WANT_STAT ? QUIET_NOT : QUIET_REFUSED;
 }
 
-bool quiet_has_descriptor(pid_t thread) {
+bool quiet_has_descriptor(const struct target *target) {
   struct doing doing;
-  if (doing_read(thread, &doing) < 0 || doing.compat)
+  if (doing_read(target, &doing) < 0 || doing.compat)
     return false;
   return doing.number == SYS_fstat ||
          (doing.number == SYS_newfstatat && doing.arguments[3] & AT_EMPTY_PATH) ||
@@ -163,9 +163,9 @@ bool quiet_has_descriptor(pid_t thread) {
 }
 
 /* A number of the other table that is something else in this one is no call that looks. */
-bool quiet_changes_owner(pid_t thread) {
+bool quiet_changes_owner(const struct target *target) {
   struct doing doing;
-  if (doing_read(thread, &doing) < 0)
+  if (doing_read(target, &doing) < 0)
     return false;
   switch (doing.number) {
   case SYS_fchownat:

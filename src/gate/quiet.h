@@ -21,11 +21,11 @@ struct quiet_use {
 };
 
 /* Is the thread in such a call, and is the object (at this canonical path) what it is about? */
-enum quiet quiet_call(pid_t thread, const char *path, const struct stat *object,
+enum quiet quiet_call(const struct target *target, const char *path, const struct stat *object,
                       struct quiet_use *ret_use);
 
 /* Is it looking at a descriptor that it has, and not at a path that could be walked again? */
-bool quiet_has_descriptor(pid_t thread);
+bool quiet_has_descriptor(const struct target *target);
 
 /* Does it change an owner? The kernel then looks at the attributes by itself. */
-bool quiet_changes_owner(pid_t thread);
+bool quiet_changes_owner(const struct target *target);

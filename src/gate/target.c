@@ -11,18 +11,39 @@
 
 #include "core/cleanup.h"
 #include "core/file.h"
+#include "core/in-time.h"
 #include "core/status.h"
 
 #define PAGE          4096u /* the smallest of any machine: a read up to its end never fails half-way */
 #define FIRST_PIECE   256u
+#define PATIENCE_MS   100
 #define PF_FORKNOEXEC 0x40 /* linux/sched.h: forked, no exec yet */
 
+struct reading {
+  const struct target *target;
+  uint64_t address;
+  void *data;
+  size_t size;
+  int result;
+};
+
+static void read_memory(void *context) {
+  struct reading *reading = context;
+  struct iovec ours = {reading->data, reading->size},
+               theirs = {(void *)(uintptr_t)reading->address, reading->size};
+  ssize_t got = process_vm_readv(reading->target->thread, &ours, 1, &theirs, 1, 0);
+  reading->result = got < 0                        ? (errno == ESRCH ? -EPERM : -errno)
+                    : (size_t)got == reading->size ? 0
+                                                   : -EFAULT;
+}
+
 int target_read(const struct target *target, uint64_t address, void *ret_data, size_t size) {
-  struct iovec ours = {ret_data, size}, theirs = {(void *)(uintptr_t)address, size};
-  ssize_t got = process_vm_readv(target->thread, &ours, 1, &theirs, 1, 0);
-  if (got < 0)
-    return errno == ESRCH ? -EPERM : -errno;
-  return (size_t)got == size ? 0 : -EFAULT;
+  struct reading reading = {target, address, ret_data, size, -EFAULT};
+  if (target->may_stall)
+    (void)in_time(read_memory, &reading, PATIENCE_MS);
+  else
+    read_memory(&reading);
+  return reading.result;
 }
 
 int target_read_path(const struct target *target, uint64_t address, char ret_path[PATH_MAX]) {

@@ -11,10 +11,12 @@
 #include <sys/types.h>
 
 struct target {
-  pid_t thread; /* as we see it */
+  pid_t thread;   /* as we see it */
+  bool may_stall; /* its memory may be a file that we serve ourselves: reading it must not wait */
 };
 
-/* Reads a path from its memory. -EFAULT: there is none; -EPERM: it cannot be read. */
+/* Reads a path from its memory. -EFAULT: there is none, or not in time; -EPERM: it cannot be read.
+ */
 int target_read_path(const struct target *target, uint64_t address, char ret_path[PATH_MAX]);
 int target_read(const struct target *target, uint64_t address, void *ret_data, size_t size);
 

@@ -14,9 +14,10 @@
 
 #include "core/cleanup.h"
 #include "core/file.h"
+#include "core/in-time.h"
 #include "limits/sample.h"
 
-enum { DESCRIPTORS_MAX = 4096, UNLINKED_MAX = 1024 };
+enum { DESCRIPTORS_MAX = 4096, UNLINKED_MAX = 1024, PATIENCE_MS = 1000 };
 
 /* A file that has no name any more, seen through some descriptor. */
 struct unlinked {
@@ -67,13 +68,21 @@ static uint64_t kilobytes(const char *text, const char *line) {
   return at ? strtoull(at + strlen(line), NULL, 10) * 1024 : 0;
 }
 
+static uint64_t anonymous_in(const char *status) {
+  return kilobytes(status, "\nRssAnon:") + kilobytes(status, "\nVmSwap:");
+}
+
+static uint64_t shared_in(const char *status) {
+  return kilobytes(status, "\nRssShmem:");
+}
+
 /* One file for all that limits need: each further one costs as much again. False: not to be had. */
 static bool count_status(struct survey *survey, int process) {
   char text[4096];
   if (!read_process_file(process, "status", text, sizeof text))
     return false;
-  survey->anonymous_bytes += kilobytes(text, "\nRssAnon:") + kilobytes(text, "\nVmSwap:");
-  survey->shared_bytes += kilobytes(text, "\nRssShmem:");
+  survey->anonymous_bytes += anonymous_in(text);
+  survey->shared_bytes += shared_in(text);
   survey->threads += kilobytes(text, "\nThreads:") / 1024;
   return true;
 }
@@ -96,14 +105,28 @@ static void count_io(struct survey *survey, int process) {
     survey->write_bytes += value;
 }
 
+/* The kernel waits for whoever is changing the process's memory, and that one perhaps for us. */
+static bool read_memory(int process, char *buffer, size_t size) {
+  _cleanup_close_ int fd = openat(process, "smaps_rollup", O_RDONLY | O_CLOEXEC);
+  ssize_t got = fd < 0 ? -1 : in_time_read(fd, buffer, size - 1, PATIENCE_MS);
+  if (got < 0)
+    return false;
+  buffer[got] = '\0';
+  return true;
+}
+
 /* Each page divided by the number of processes that share it. Costs the kernel a walk over the
- * page tables, so only done if the cheap upper bound is over the limit. */
+ * page tables, so only done if the cheap upper bound is over the limit. Of who does not let us look
+ * that bound counts. */
 static void count_memory_exactly(struct survey *survey, int process) {
   char text[4096];
-  if (!read_process_file(process, "smaps_rollup", text, sizeof text))
-    return;
-  survey->exact_anonymous_bytes += kilobytes(text, "\nPss_Anon:") + kilobytes(text, "\nSwapPss:");
-  survey->exact_shared_bytes += kilobytes(text, "\nPss_Shmem:");
+  if (read_memory(process, text, sizeof text)) {
+    survey->exact_anonymous_bytes += kilobytes(text, "\nPss_Anon:") + kilobytes(text, "\nSwapPss:");
+    survey->exact_shared_bytes += kilobytes(text, "\nPss_Shmem:");
+  } else if (read_process_file(process, "status", text, sizeof text)) {
+    survey->exact_anonymous_bytes += anonymous_in(text);
+    survey->exact_shared_bytes += shared_in(text);
+  }
 }
 
 /* ---- files without a name ---- */

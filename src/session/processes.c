@@ -12,10 +12,12 @@
 #include "core/cleanup.h"
 #include "core/escape.h"
 #include "core/file.h"
+#include "core/in-time.h"
 #include "core/json.h"
 #include "core/status.h"
 
 #define FILE_LIMIT    (256 * 1024)
+#define PATIENCE_MS   100
 #define PROCESS_LIMIT 10000 /* a fork bomb must not hang whoever looks at it */
 
 static char *read_proc(pid_t pid, const char *name, size_t *ret_length) {
@@ -25,9 +27,23 @@ static char *read_proc(pid_t pid, const char *name, size_t *ret_length) {
   return file_read_at(AT_FDCWD, path, FILE_LIMIT, &data, ret_length) < 0 ? NULL : data;
 }
 
+/* Its words are in its memory, which others of it may keep us from. */
+static char *read_words(pid_t pid, size_t *ret_length) {
+  char path[64];
+  snprintf(path, sizeof path, "/proc/%d/cmdline", pid);
+  _cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC);
+  _cleanup_free_ char *data = xmalloc(FILE_LIMIT + 1);
+  ssize_t got = fd < 0 ? -1 : in_time_read(fd, data, FILE_LIMIT, PATIENCE_MS);
+  if (got < 0)
+    return NULL;
+  data[got] = '\0';
+  *ret_length = (size_t)got;
+  return steal_pointer(data);
+}
+
 static char *command_line(pid_t pid) {
   size_t length = 0;
-  _cleanup_free_ char *data = read_proc(pid, "cmdline", &length);
+  _cleanup_free_ char *data = read_words(pid, &length);
   while (length > 0 && data[length - 1] == '\0')
     length--;
   for (size_t i = 0; i < length; i++) {

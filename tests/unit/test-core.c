@@ -1,10 +1,15 @@
-/* Pure core: escaping, paths, texts, lists, base64. */
+/* Pure core: escaping, paths, texts, lists, base64; and calls that end in time. */
 #include "unit.h"
+
+#include <errno.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "core/alloc.h"
 #include "core/cleanup.h"
 #include "core/error.h"
 #include "core/escape.h"
+#include "core/in-time.h"
 #include "core/json.h"
 #include "core/path.h"
 #include "core/status.h"
@@ -189,6 +194,42 @@ static void test_status(void **state) {
   assert_int_equal(strtoull(status_field(text, "SigPnd:"), NULL, 16), 0x100);
 }
 
+/* ---- calls that end in time ---- */
+
+static void test_what_waits_for_us_ends_in_time(void **state) {
+  (void)state;
+  int ends[2];
+  char data[8] = "";
+  assert_int_equal(pipe(ends), 0);
+  assert_int_equal(in_time_read(ends[0], data, sizeof data, 20), -ETIMEDOUT); /* it is for us */
+  assert_int_equal(write(ends[1], "text", 4), 4);
+  close(ends[1]);
+  assert_int_equal(in_time_read(ends[0], data, sizeof data, 1000), 4);
+  assert_string_equal(data, "text");
+  close(ends[0]);
+  assert_int_equal(in_time_read(-1, data, sizeof data, 1000), -EBADF);
+}
+
+/* All that is waited for in vain has a limit; who is in time is served after that, too. */
+static void test_patience_ends(void **state) {
+  (void)state;
+  int ends[2];
+  char data[8] = "";
+  struct timespec before, after;
+  assert_int_equal(pipe(ends), 0);
+  clock_gettime(CLOCK_MONOTONIC, &before);
+  for (int i = 0; i < 20; i++)
+    assert_int_equal(in_time_read(ends[0], data, sizeof data, 1000), -ETIMEDOUT);
+  clock_gettime(CLOCK_MONOTONIC, &after);
+  assert_in_range(after.tv_sec - before.tv_sec, 2, 10);
+  close(ends[1]);
+  bool served = false;
+  for (int i = 0; i < 1000 && !served; i++)
+    served = in_time_read(ends[0], data, sizeof data, 1000) == 0;
+  assert_true(served);
+  close(ends[0]);
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_escape_makes_everything_visible),
     cmocka_unit_test(test_escape_is_injective_on_backslashes),
@@ -204,6 +245,8 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_base64),
     cmocka_unit_test(test_json_paths_round_trip),
     cmocka_unit_test(test_status),
+    cmocka_unit_test(test_what_waits_for_us_ends_in_time),
+    cmocka_unit_test(test_patience_ends),
 };
 
 UNIT_MAIN(tests)

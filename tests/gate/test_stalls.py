@@ -1,0 +1,47 @@
+"""Memory of the command that is a file which the gate serves: whoever looks at it waits for the monitor, and
+must not be the monitor. (With seccomp notify nothing is served.)"""
+
+import contextlib
+
+import pytest
+
+import gates
+import harness
+import sessions
+
+
+@pytest.fixture
+def zeros(box, ground):
+    return box.identity.file(f"{ground}/zeros", "\0" * 8192)
+
+
+def answer(event):
+    return gates.approve("once") if event["path"].endswith("/zeros") else gates.deny()
+
+
+def stall(box):
+    return gates.program(box.world, "gate-stall")
+
+
+def test_a_call_whose_arguments_the_gate_serves(box, gate, ground, zeros):
+    """What a call is about is read from the caller's memory. The control: it was asked about, so it was looked at."""
+    argv = [stall(box), "3", zeros, f"{ground}/sub/../sub/../sub/below"]
+    result, asked = gates.run(box, gate, argv, answer, timeout=harness.TIMEOUT)
+    assert result.stdout == "done\n", result
+    assert asked[0] == ("read", zeros) and ("read", f"{ground}/sub/below") in asked, asked
+
+
+def test_a_list_of_processes_whose_memory_waits_for_the_gate(box, gate, zeros):
+    """The words of a command line are in memory, too. It goes on when the command ends, which the command decides
+    on: so the list must come before. The control: the words are told when it lets us look."""
+    patience = 2 * harness.SLOWNESS
+    argv = [stall(box), str(3 * patience), zeros]
+    told = set()
+    with gates.Session(box, gate, argv, answer) as it:
+        assert sessions.eventually(lambda: it.asked)
+        with sessions.Control(box, it.sid) as control, contextlib.suppress(ConnectionError):
+            control.socket.settimeout(patience)
+            while it.process.poll() is None and (listed := control.call({"cmd": "cmd.ps"})):
+                told |= {process["command"] for process in listed.get("processes", ())}
+        assert it.finish(harness.TIMEOUT).stdout == "done\n"
+    assert " ".join(argv) in told, told
