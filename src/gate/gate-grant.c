@@ -125,8 +125,9 @@ static bool mind_denials(struct gate *gate, const char *point, bool writable) {
   return true;
 }
 
-/* What is called like a secret, in a folder that was allowed by an answer. What a rule allows is as
- * it was written, and a folder that is itself called so was allowed in spite of that. */
+/* What is called like a secret, in a folder that was allowed by an answer, and the other names in
+ * it of such a file. What a rule allows is as it was written, and a folder that is itself called so
+ * was allowed in spite of that. */
 static bool collect_named(const struct gate *gate, const char *point, const char *approved,
                           struct strv *ret_masks) {
   struct stat status;
@@ -134,7 +135,15 @@ static bool collect_named(const struct gate *gate, const char *point, const char
   bool answered = decision.verdict == VERDICT_ASK || (decision.rule && decision.rule->granted);
   if (!answered || decision.secret || lstat(point, &status) < 0 || !S_ISDIR(status.st_mode))
     return true;
-  bool known = named_secrets_find(gate->config.policy, point, GRANT_ENTRY_LIMIT, ret_masks);
+  _cleanup_strv_ struct strv named = {0}, linked = {0};
+  bool known = named_secrets_find(gate->config.policy, point, GRANT_ENTRY_LIMIT, &named) &&
+               second_names_find(&named, point, &linked);
+  STRV_FOREACH (path, &named)
+    strv_add(ret_masks, *path);
+  STRV_FOREACH (path, &linked) {
+    if (!strv_contains(&named, *path))
+      strv_add(ret_masks, *path);
+  }
   strv_remove(ret_masks, approved); /* what a link called so leads to, and was asked about */
   return known;
 }
@@ -148,7 +157,8 @@ static bool collect_hidden(struct gate *gate, const char *point, const char *app
     return true;
   if (strv_contains(&gate->too_large, point))
     return false;
-  if (second_names_find(gate, point, ret_masks) && collect_named(gate, point, approved, ret_masks))
+  if (second_names_find(&gate->config.plan->hidden, point, ret_masks) &&
+      collect_named(gate, point, approved, ret_masks))
     return true;
   strv_add(&gate->too_large, point);
   return false;

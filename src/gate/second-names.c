@@ -1,6 +1,6 @@
-/* Second names (hard links) of hidden files in a folder that is about to be granted as a whole. The
- * masks of a plan cover the names that it knows; a file that is hidden under one name must not be
- * read by another. Nearly always no hidden file has a second name, and nothing is walked. */
+/* Second names (hard links) of hidden files in a folder that is about to be granted as a whole.
+ * Masks cover the names that are known; a file that is hidden under one name must not be read by
+ * another. Nearly always no hidden file has a second name, and nothing is walked. */
 #include <dirent.h>
 #include <sys/stat.h>
 
@@ -27,15 +27,15 @@ static bool visit(void *context, const struct walk_entry *entry) {
   return true;
 }
 
-/* Which hidden files have one is found out for each grant: the host makes links while a session
- * runs. Of the file system that holds the folder: a link cannot lead to another. */
-bool second_names_find(const struct gate *gate, const char *folder, struct strv *ret_names) {
+/* Which of them have one is found out for each grant: the host makes links while a session runs. Of
+ * the file system that holds the folder: a link cannot lead to another. */
+bool second_names_find(const struct strv *hidden, const char *folder, struct strv *ret_names) {
   struct stat status;
   if (lstat(folder, &status) < 0 || !S_ISDIR(status.st_mode))
     return true;
   struct inode_set linked = {.device = status.st_dev};
-  STRV_FOREACH (hidden, &gate->config.plan->hidden)
-    inode_set_add_linked(&linked, *hidden);
+  STRV_FOREACH (path, hidden)
+    inode_set_add_linked(&linked, *path);
   struct search search = {.linked = &linked, .folder = folder, .names = ret_names};
   if (linked.count > 0)
     walk_folder(folder, 0, visit, &search);

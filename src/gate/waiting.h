@@ -134,7 +134,7 @@ void gate_renew(struct gate *gate, const char *path);
 
 /* Adds the names in a folder by which hidden files could be read. False: it is too large to know.
  */
-bool second_names_find(const struct gate *gate, const char *folder, struct strv *ret_names);
+bool second_names_find(const struct strv *hidden, const char *folder, struct strv *ret_names);
 
 /* What was granted for writing and covers the path, or NULL. */
 const char *gate_writable_mount(const struct gate *gate, const char *path);

@@ -115,6 +115,19 @@ def test_they_stay_covered_in_a_folder_that_is_allowed(box, gate, secrets, write
         assert len(asked) == 1, asked
 
 
+def test_their_second_names_stay_covered(box, gate, secrets):
+    """A hard link is the same file by a name that says nothing. One of what is no secret can be read, and so can what
+    was itself asked about. The control: outside all can be read."""
+    os.link(f"{secrets}/.env", f"{secrets}/sub/deep/innocent")
+    os.link(f"{secrets}/sub/prod.env", f"{secrets}/asked")
+    os.link(f"{secrets}/sub/environment", f"{secrets}/sub/harmless")
+    names = ("asked", "sub/harmless", "sub/deep/innocent")
+    assert box.plain(["/bin/sh", "-c", cat(secrets, *names)]).stdout.count(box.canary) == 2
+    inside, asked = run(box, gate, cat(secrets, *names, "sub/prod.env"), lambda event: approve(tree=secrets))
+    assert inside.stdout == f"{box.canary} sub/prod.env\ncontent of sub/environment\n", inside
+    assert asked == [("read", f"{secrets}/asked")], asked
+
+
 def test_they_stay_covered_by_an_answer_that_was_kept(box, gate, secrets):
     script = cat(secrets, "file", *SECRETS, *OTHERS)
     for scope, asks in (("user", 1), ("session", 0)):
