@@ -77,6 +77,9 @@ static void serve_open(struct held *held, int fd) {
     return;
   }
   info.fh = (uint64_t)opened;
+  /* An exec would ask us before it closes it, and until then it lets nobody look at the process:
+   * not us, either, who may be doing just that. There is nothing to be written. */
+  info.noflush = true;
   count_open(held->fuse, held->node, true);
   held->node->told = held->waiting.lasts;
   if (fuse_reply_open(held->request, &info) < 0) {

@@ -2,6 +2,7 @@
 must not be the monitor. (With seccomp notify nothing is served.)"""
 
 import contextlib
+import os
 
 import pytest
 
@@ -21,6 +22,24 @@ def answer(event):
 
 def stall(box):
     return gates.program(box.world, "gate-stall")
+
+
+# One of many that are looked at executes a program: there is time for it to do so meanwhile.
+EXEC = '''
+import os, sys, time
+for i in range(200):
+    if os.fork() == 0:
+        time.sleep(60)
+if os.fork() == 0:
+    file = os.open(sys.argv[1], os.O_RDONLY | os.O_CLOEXEC)
+    open("ready", "w").close()
+    time.sleep(0.5)
+    os.execv("/bin/touch", ["touch", "executed"])
+while not os.path.exists("go"):
+    time.sleep(0.02)
+print("done", flush=True)
+os.kill(-1, 9)
+'''
 
 
 def test_a_call_whose_arguments_the_gate_serves(box, gate, ground, zeros):
@@ -45,3 +64,20 @@ def test_a_list_of_processes_whose_memory_waits_for_the_gate(box, gate, zeros):
                 told |= {process["command"] for process in listed.get("processes", ())}
         assert it.finish(harness.TIMEOUT).stdout == "done\n"
     assert " ".join(argv) in told, told
+
+
+def test_an_exec_that_closes_what_the_gate_serves(box, gate, ground):
+    """Nobody can look at a process that is closing its files, and these are closed when the gate knows of it. The
+    control: it has executed the program while somebody looked."""
+    with gates.Session(box, gate, ["/usr/bin/python3", "-c", EXEC, f"{ground}/file"],
+                       lambda event: gates.approve("once")) as it:
+        assert sessions.eventually(lambda: os.path.exists(box.path("ready")))
+        with sessions.Control(box, it.sid) as control:
+            control.socket.settimeout(harness.TIMEOUT)
+            looks = 0
+            while not os.path.exists(box.path("executed")):
+                assert "processes" in control.call({"cmd": "cmd.stats"})
+                looks += 1
+        gates.go_on(box)
+        assert it.finish(harness.TIMEOUT).stdout == "done\n" and looks > 1
+    assert it.asked == [("read", f"{ground}/file")]
