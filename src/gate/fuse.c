@@ -309,18 +309,26 @@ static void fuse_op_readlink(fuse_req_t request, fuse_ino_t number) {
     fuse_serve_link(request, number);
 }
 
+/* The names in "/" are those of every system. */
+static bool is_listed_freely(struct fuse_gate *fuse, const struct node *node) {
+  char path[PATH_MAX];
+  return !node->parent ||
+         (node_path(node, path, sizeof path) && gate_lists_freely(fuse->gate, path));
+}
+
 /* A folder above mounts cannot be mounted itself, so nothing is gained by asking now: only whoever
- * reads its names is held. The names in "/" are those of every system. */
+ * reads its names is held. */
 static void fuse_op_opendir(fuse_req_t request, fuse_ino_t number, struct fuse_file_info *info) {
   struct fuse_gate *fuse = fuse_gate_of(request);
   struct node *node = fuse_node_of(fuse, number);
-  int fd = node->fixed ? nodes_fd(fuse->nodes, node) : -1;
+  bool listed = is_listed_freely(fuse, node);
+  int fd = node->fixed || listed ? nodes_fd(fuse->nodes, node) : -1;
   struct held *held = held_new(request, node, CALL_OPENDIR, info);
   if (fd < 0) {
     held_ask(held, held_wants[CALL_OPENDIR]);
     return;
   }
-  fuse_serve_folder(held, fd, number == FUSE_ROOT_ID);
+  fuse_serve_folder(held, fd, listed);
   held_free(held);
 }
 

@@ -110,6 +110,13 @@ static bool is_denied(const struct gate *gate, const char *path) {
   return false;
 }
 
+/* A rule about the folder, or an answer, says more than the base list does. */
+bool gate_lists_freely(const struct gate *gate, const char *path) {
+  return policy_base_lists(path) &&
+         policy_decide(gate->config.policy, path, ACCESS_READ).verdict == VERDICT_ASK &&
+         !is_denied(gate, path) && !decisions_is_revoked(gate->config.decisions, path);
+}
+
 static bool is_in_served_tree(const struct gate *gate, const char *path) {
   STRV_FOREACH (tree, &gate->served) {
     if (path_is_under(path, *tree))

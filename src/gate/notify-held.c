@@ -168,6 +168,11 @@ static bool tests_writable(const struct held *held) {
          gate_is_writable(gate, found->path) && !leads_to_base(gate, found->path);
 }
 
+static void serve_names(struct held *held) {
+  set_request(held, WANT_LIST, held->found.path, &held->found.status);
+  notify_serve_once(held);
+}
+
 static void act(struct held *held) {
   struct found *found = &held->found;
   switch (held->judged.verdict) {
@@ -181,6 +186,9 @@ static void act(struct held *held) {
     if (held->judged.want == WANT_LIST &&
         (strcmp(found->path, "/") == 0 || leads_to_base(held->notify->gate, found->path)))
       notify_next(held);
+    else if (held->judged.want == WANT_LIST && call_only_reads(&held->call) &&
+             gate_lists_freely(held->notify->gate, found->path))
+      serve_names(held);
     else
       ask(held, held->judged.want, found->path, &found->status);
     return;

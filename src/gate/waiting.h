@@ -98,6 +98,9 @@ void gate_note_hidden(const struct gate *gate, const struct access_request *requ
 /* Is this allowed to be read, without a mount? */
 bool gate_is_served(struct gate *gate, const struct access_request *request);
 
+/* May the names in this folder be read, without a mount? What is in it stays a question. */
+bool gate_lists_freely(const struct gate *gate, const char *path);
+
 /* Is this in a mount that was granted for reading, and may writing be asked for? */
 bool gate_may_become_writable(const struct gate *gate, const char *path);
 

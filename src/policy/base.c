@@ -225,6 +225,18 @@ static const char *root_of(struct policy *policy, const struct policy_context *c
   return arena_strdup(&policy->strings, is_bin && !large ? above : folder);
 }
 
+/* Their names say what is installed, as the list of packages does, and compilers look for parts of
+ * themselves there (clang and cmake read /opt at every start). What is in them stays a question. */
+static const char *const listed[] = {"/opt"};
+
+bool policy_base_lists(const char *path) {
+  for (size_t i = 0; i < ARRAY_SIZE(listed); i++) {
+    if (strcmp(path, listed[i]) == 0)
+      return true;
+  }
+  return false;
+}
+
 /* Programs that the user can start by name. */
 static void add_search_path(const struct adding *adding) {
   const char *value = context_variable(adding->context, "PATH");

@@ -134,6 +134,9 @@ struct policy *policy_new(const struct policy_context *context);
  * everyday tools. After all stores and flags: it yields to whatever they say. */
 void policy_add_base(struct policy *policy, const struct policy_context *context);
 
+/* May the names in this folder be read without a question, though nothing in it may? */
+bool policy_base_lists(const char *path);
+
 /* Reads one file on top of a policy, for `policy check` and --policy FILE. What a project store
  * may not say without trust goes to policy->ignored. The policy is half changed on failure. */
 int policy_load_file(const struct policy_context *context, const char *file,

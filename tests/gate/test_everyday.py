@@ -74,6 +74,26 @@ def test_git(box, work):
     assert "Somebody The second" in said and said.split()[-1] == "2"
 
 
+def test_names_in_opt(box, work):
+    """Compilers look there for parts of themselves, at every start; what is in it is asked about."""
+    folder = f"/opt/sandbox-test-{os.getpid()}"
+    if os.geteuid() != 0 or not os.path.isdir("/opt"):
+        pytest.skip("only root can put something into /opt")
+    try:
+        os.mkdir(folder)
+        with open(f"{folder}/file", "w", encoding="utf-8") as file:
+            file.write("content\n")
+        box.identity.file(box.path("main.c"), "int main(void) { return 0; }\n")
+        compile_it = "clang -o main main.c && ./main\n" if shutil.which("clang") else ""
+        said = work(compile_it + "ls /opt; python3 -c 'import os; print(*os.listdir(\"/opt\"))'")
+        assert said.count(os.path.basename(folder)) == 2
+        for attempt in (f"cat {folder}/file", f"ls {folder}"):
+            with pytest.raises(AssertionError, match=folder):
+                work(attempt)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
 def wheel(folder):
     """A package as a local index would have it."""
     path = os.path.join(folder, "everyday-1.0-py3-none-any.whl")
