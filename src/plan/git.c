@@ -7,7 +7,6 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -18,6 +17,7 @@
 #include "core/path.h"
 #include "plan/compile.h"
 #include "plan/walk.h"
+#include "policy/git-config.h"
 
 #define GITFILE_LIMIT (64 * 1024)
 #define MODULES_DEPTH 8
@@ -91,31 +91,8 @@ static int protect_linked_hooks(struct compiler *compiler, const char *hooks,
   return result;
 }
 
-/* The value of "key = value" if the line of a git config says so, else NULL. The section may stand
- * before it on the same line. */
-static const char *config_value(const char *line, const char *key) {
-  size_t length = strlen(key);
-  line += strspn(line, " \t");
-  if (line[0] == '[' && strchr(line, ']'))
-    line = strchr(line, ']') + 1;
-  line += strspn(line, " \t");
-  if (strncasecmp(line, key, length) != 0)
-    return NULL;
-  line += length + strspn(line + length, " \t");
-  return *line == '=' ? line + 1 + strspn(line + 1, " \t\"") : NULL;
-}
-
-/* A value ends at its quote, or at a comment, without the blanks before it. */
-static char *config_text(const char *value) {
-  bool quoted = value[-1] == '"';
-  size_t length = strcspn(value, quoted ? "\"" : "\"#;");
-  while (!quoted && length > 0 && strchr(" \t", value[length - 1]))
-    length--;
-  return xstrndup(value, length);
-}
-
 static char *config_path(const struct compiler *compiler, const char *base, const char *value) {
-  _cleanup_free_ char *written = config_text(value);
+  _cleanup_free_ char *written = git_config_text(value);
   if (strncmp(written, "~/", 2) != 0)
     return path_join(base, written);
   return compiler->host->home ? path_join(compiler->host->home, written + 2) : NULL;
@@ -127,7 +104,8 @@ static int protect_config_file(struct compiler *compiler, const char *file, cons
 /* What the config names as hooks folder or includes is executed or believed like the config. */
 static int protect_config_line(struct compiler *compiler, const char *file, const char *tree,
                                const char *line, size_t depth, struct sb_error *error) {
-  const char *hooks = config_value(line, "hookspath"), *include = config_value(line, "path");
+  const char *hooks = git_config_value(line, "hookspath"),
+             *include = git_config_value(line, "path");
   if (!hooks && !include)
     return 0;
   _cleanup_free_ char *folder = path_parent(file);
@@ -256,7 +234,7 @@ static char *submodule_work_tree(const char *git) {
     return NULL;
   char *rest = NULL;
   for (char *line = strtok_r(data, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
-    const char *value = config_value(line, "worktree");
+    const char *value = git_config_value(line, "worktree");
     if (value)
       return path_join(git, value);
   }

@@ -6,6 +6,8 @@
 #include "core/alloc.h"
 #include "core/cleanup.h"
 #include "core/path.h"
+#include "core/strv.h"
+#include "policy/git-config.h"
 #include "policy/rules.h"
 
 struct base {
@@ -223,6 +225,18 @@ static const struct base table[] = {
     {RULE_READ, "~/.ghci", "ghci"},
 };
 
+/* Their names say what is installed, as the list of packages does, and compilers look for parts of
+ * themselves there (clang and cmake read /opt at every start). What is in them stays a question. */
+static const char *const listed[] = {"/opt"};
+
+bool policy_base_lists(const char *path) {
+  for (size_t i = 0; i < ARRAY_SIZE(listed); i++) {
+    if (strcmp(path, listed[i]) == 0)
+      return true;
+  }
+  return false;
+}
+
 struct adding {
   struct policy *policy;
   const struct policy_context *context;
@@ -265,18 +279,6 @@ static const char *root_of(struct policy *policy, const struct policy_context *c
   return arena_strdup(&policy->strings, is_bin && !large ? above : folder);
 }
 
-/* Their names say what is installed, as the list of packages does, and compilers look for parts of
- * themselves there (clang and cmake read /opt at every start). What is in them stays a question. */
-static const char *const listed[] = {"/opt"};
-
-bool policy_base_lists(const char *path) {
-  for (size_t i = 0; i < ARRAY_SIZE(listed); i++) {
-    if (strcmp(path, listed[i]) == 0)
-      return true;
-  }
-  return false;
-}
-
 /* Programs that the user can start by name. */
 static void add_search_path(const struct adding *adding) {
   const char *value = context_variable(adding->context, "PATH");
@@ -293,6 +295,25 @@ static void add_search_path(const struct adding *adding) {
                                 .pattern = root_of(adding->policy, adding->context, folder),
                                 .written = "$PATH",
                                 .why = "programs in $PATH",
+                                .when_touched = true});
+  }
+}
+
+/* What the person's own git configuration names is read by every git command. It is a rule for that
+ * name alone: nothing that is hidden, or would be asked about as a secret, is opened by it. */
+static void add_git_settings(const struct adding *adding) {
+  const struct policy_context *context = adding->context;
+  _cleanup_strv_ struct strv paths = {0};
+  git_config_named(context, &paths);
+  STRV_FOREACH (path, &paths) {
+    struct decision decision = policy_decide(adding->policy, *path, ACCESS_READ);
+    if (decision.verdict != VERDICT_ASK || decision.secret || path_depth(*path) < 2 ||
+        is_home(context, *path) || path_is_under(context->project, *path))
+      continue;
+    push(adding, &(struct rule){.kind = RULE_READ,
+                                .pattern = arena_strdup(&adding->policy->strings, *path),
+                                .written = "git configuration",
+                                .why = "named in your git configuration",
                                 .when_touched = true});
   }
 }
@@ -318,4 +339,5 @@ void policy_add_base(struct policy *policy, const struct policy_context *context
                                  .when_touched = !table[i].at_once});
   }
   add_search_path(&adding);
+  add_git_settings(&adding);
 }

@@ -74,6 +74,62 @@ def test_git(box, work):
     assert "Somebody The second" in said and said.split()[-1] == "2"
 
 
+def test_what_the_git_configuration_names(box, work):
+    """Git stops at an include that it may not look at, whatever it was to do."""
+    box.identity.file(box.home(".gitconfig"), """[core]
+        excludesFile = ~/dots/ignored
+        attributesFile = "~/dots/attributes" ; a comment
+        hooksPath = ~/dots/hooks
+        [include] path = dots/more.inc
+        [includeIf "gitdir:/"]
+        \tpath = ~/dots/work.inc
+        [commit]
+        template = ~/dots/message
+        [init]
+        templateDir = ~/dots/template
+        """)
+    box.identity.file(box.home("dots/more.inc"), "[user]\nname = Somebody\n[include]\npath = deeper.inc\n")
+    box.identity.file(box.home("dots/deeper.inc"), "[alias]\nst = status --short\n")
+    box.identity.file(box.home("dots/work.inc"), "[user]\nemail = s@example.org\n")
+    box.identity.file(box.home("dots/ignored"), "*.o\n")
+    box.identity.file(box.home("dots/attributes"), "*.bin binary\n")
+    box.identity.file(box.home("dots/message"), "Subject\n")
+    box.identity.file(box.home("dots/template/description"), "of the template\n")
+    box.identity.file(box.home("dots/hooks/pre-commit"), "#!/bin/sh\necho hook >&2\n", 0o755)
+    said = work("""
+        git init -q /tmp/named && cd /tmp/named && cat .git/description
+        touch a.o b.bin && git st && git check-attr binary b.bin
+        git add b.bin && git commit -qm first 2>&1 && git log --format='%an %ae'""")
+    assert said.splitlines() == ["of the template", "?? b.bin", "b.bin: binary: set", "hook",
+                                 "Somebody s@example.org"]
+
+
+@pytest.mark.parametrize("named", [".ssh/config", "private/.env", "private/..", ""])
+def test_what_it_may_not_name(box, gate, named):
+    """A secret stays one, and nobody means the home folder. The control is the test above."""
+    for name in (".ssh/config", "private/.env", "private/notes"):
+        box.identity.file(box.home(name), "hunter2\n")
+    box.identity.file(box.home(".gitconfig"),
+                      f"[core]\nhooksPath = ~/{named}\n[include]\npath = ~/{named}\n")
+    wanted = named if os.path.isfile(box.home(named)) else "private/notes"
+    result = box.plain([box.world.command, "run", "--gate", gate, "--", "cat", box.home(wanted)])
+    assert result.exit == 1 and "Permission denied" in result.stderr, result
+    assert "hunter2" not in result.stdout
+
+
+def test_what_an_include_may_not_name(box, gate):
+    """It may lie in another project, where a session has written it."""
+    box.identity.file(box.home("private/notes"), "hunter2\n")
+    box.identity.file(box.home("other/beside"), "beside\n")
+    box.identity.file(box.home("other/inc"), "[include]\npath = ~/private/notes\npath = beside\n"
+                      "[core]\nexcludesFile = ~/private/notes\n")
+    box.identity.file(box.home(".gitconfig"), "[include]\npath = ~/other/inc\n")
+    result = box.plain([box.world.command, "run", "--gate", gate, "--", "cat", box.home("other/inc"),
+                        box.home("other/beside"), box.home("private/notes")])
+    assert "beside\n" in result.stdout and "hunter2" not in result.stdout, result
+    assert result.stderr.count("Permission denied") == 1, result
+
+
 def test_names_in_opt(box, work):
     """Compilers look there for parts of themselves, at every start; what is in it is asked about."""
     folder = f"/opt/sandbox-test-{os.getpid()}"
@@ -163,6 +219,17 @@ def test_an_interactive_shell(box, work):
     box.identity.file(box.home(".inputrc"), "set bell-style none\n")
     assert work("bash -ic 'echo $FROM_RC; shopt -s expand_aliases; alias bye' 2>/dev/null"
                 ).splitlines() == ["yes", "alias bye='echo bye'"]
+
+
+def test_zsh_with_completions(box, work):
+    """What it has found out about them it keeps in a file, which it would make anew each time."""
+    needs("zsh")
+    box.identity.file(box.home(".zshrc"), "autoload -Uz compinit\ncompinit\n. ~/.zsh_aliases\n")
+    box.identity.file(box.home(".zsh_aliases"), "alias hello='echo hello'\n")
+    assert box.plain(["zsh", "-ic", "true"]).exit == 0
+    assert os.path.exists(box.home(".zcompdump"))
+    assert work("zsh -ic 'alias hello; whence -w compdef' 2>/dev/null").splitlines() == [
+        "hello='echo hello'", "compdef: function"]
 
 
 def test_the_debugger(box, work):
