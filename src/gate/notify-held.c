@@ -17,6 +17,7 @@
 #include "gate/interpreter.h"
 #include "gate/notify.h"
 #include "gate/tell.h"
+#include "session/ancestors.h"
 
 #define INTERPRETER_LIMIT 5 /* the kernel's */
 
@@ -168,6 +169,13 @@ static bool tests_writable(const struct held *held) {
          gate_is_writable(gate, found->path) && !leads_to_base(gate, found->path);
 }
 
+/* Nobody can be allowed a home folder as a whole, or what is above it: nothing will be mounted over
+ * it that its likeness would miss. */
+static bool enters_home(const struct held *held) {
+  return held->call.trap->kind == TRAP_ENTER &&
+         ancestor_is_too_large(held->notify->gate->config.context, held->found.path);
+}
+
 static void serve_names(struct held *held) {
   set_request(held, WANT_LIST, held->found.path, &held->found.status);
   notify_serve_once(held);
@@ -184,7 +192,8 @@ static void act(struct held *held) {
     return;
   case CALL_ASK:
     if (held->judged.want == WANT_LIST &&
-        (strcmp(found->path, "/") == 0 || leads_to_base(held->notify->gate, found->path)))
+        (strcmp(found->path, "/") == 0 || leads_to_base(held->notify->gate, found->path) ||
+         enters_home(held)))
       notify_next(held);
     else if (held->judged.want == WANT_LIST && call_only_reads(&held->call) &&
              gate_lists_freely(held->notify->gate, found->path))

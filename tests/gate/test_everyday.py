@@ -232,6 +232,17 @@ def test_zsh_with_completions(box, work):
         "hello='echo hello'", "compdef: function"]
 
 
+def test_in_the_home_folder(box, gate):
+    """It can be entered, and started in; what is in it is allowed or asked about as elsewhere."""
+    box.identity.file(box.home(".vimrc"), "set nocompatible\n")
+    box.identity.file(box.home("private/notes"), "hunter2\n")
+    script = "pwd; cat .vimrc; cd /; cd; cat .vimrc; cd ..; cd -; cat private/notes; echo *"
+    result = box.plain([box.world.command, "run", "--gate", gate, "-c", script], cwd=box.home())
+    home = box.home().rstrip("/")
+    assert result.stdout.splitlines() == [home, *["set nocompatible"] * 2, home, "*"], result
+    assert result.stderr.count("private/notes: Permission denied") == 1, result
+
+
 def test_the_debugger(box, work):
     box.identity.file(box.path("d.c"), "int deep(int x) { return x + 1; }\n"
                       "int main(void) { return deep(41) - 42; }\n")
