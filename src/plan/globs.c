@@ -191,36 +191,95 @@ static bool is_out_of_place(const struct group *group) {
 }
 
 /* A command can make trees that are deeper than any path: nothing can be mounted on a name there.
- */
-static bool is_too_deep(const char *path) {
-  return strlen(path) >= PATH_MAX;
+ * What is found so far down is hidden with a folder above it that can be. */
+#define HIDDEN_FROM     1024 /* bytes of that folder's path; each folder above it is pinned */
+#define REPOSITORY_ROOM 1024 /* for the names that are protected in a repository */
+
+/* The first folder on the way that is deep enough and in nobody's way. New string, or NULL. */
+static char *folder_above(const struct compiler *compiler, const char *path) {
+  const struct host_context *host = compiler->host;
+  for (size_t length = HIDDEN_FROM; length < PATH_MAX && path[length]; length++) {
+    _cleanup_free_ char *folder = path[length] == '/' ? xstrndup(path, length) : NULL;
+    if (folder && !path_is_under(host->cwd, folder) && !path_is_under(host->project, folder))
+      return steal_pointer(folder);
+  }
+  return NULL;
+}
+
+struct too_deep {
+  struct compiler *compiler;
+  size_t count;
+  char *first; /* for people: of thousands one is enough */
+};
+
+static char *describe_too_deep(const char *path) {
+  _cleanup_free_ char *start = xstrndup(path, 200);
+  _cleanup_free_ char *shown = escape_string(start);
+  return xasprintf("'%s...', %zu bytes of path", shown, strlen(path));
 }
 
 static int refuse_too_deep(const char *path, const char *why, struct sb_error *error) {
-  _cleanup_free_ char *start = xstrndup(path, 200), *shown = escape_string(start);
-  _cleanup_free_ char *name = escape_string(path_base(path));
-  sb_fail(error, SB_CODE_SYSTEM, ENAMETOOLONG, "'%s' in '%s...', %zu bytes further down", name,
-          shown, strlen(path) - strlen(start));
+  _cleanup_free_ char *shown = describe_too_deep(path), *name = escape_string(path_base(path));
+  sb_fail(error, SB_CODE_SYSTEM, ENAMETOOLONG, "'%s' in %s", name, shown);
   return sb_hint(error, "it lies too deep to be hidden or protected (%s): move or remove it", why);
 }
 
-static int check_depths(const struct found_list *list, struct sb_error *error) {
-  for (size_t i = 0; i < list->count; i++) {
-    const struct found *found = &list->items[i];
-    if (!is_too_deep(found->path))
-      continue;
-    _cleanup_free_ char *why = found->rule ? compile_reason(found->rule) : xstrdup(found->why);
-    return refuse_too_deep(found->path, why, error);
-  }
+static int hide_from_above(struct too_deep *deep, const char *path, const char *why,
+                           struct sb_error *error) {
+  struct found_list *hidden = &deep->compiler->hidden;
+  _cleanup_free_ char *folder = folder_above(deep->compiler, path);
+  if (!folder)
+    return refuse_too_deep(path, why, error);
+  /* What comes from one walk lies side by side: most have the folder of the last one. */
+  if (hidden->count > 0 && strcmp(hidden->items[hidden->count - 1].path, folder) == 0)
+    return 0;
+  if (deep->count++ == 0)
+    deep->first = describe_too_deep(folder);
+  found_add(hidden, steal_pointer(folder), NULL, "something in it lies too deep");
   return 0;
 }
 
-static int check_all_depths(const struct compiler *compiler, struct sb_error *error) {
-  STRV_FOREACH (repository, &compiler->repositories) {
-    if (is_too_deep(*repository))
-      return refuse_too_deep(*repository, "a git repository", error);
+static int hide_found(struct too_deep *deep, struct found_list *list, struct sb_error *error) {
+  struct found_list all = *list;
+  *list = (struct found_list){0};
+  int result = 0;
+  for (size_t i = 0; i < all.count; i++) {
+    struct found *found = &all.items[i];
+    if (strlen(found->path) < PATH_MAX) {
+      found_add(list, found->path, found->rule, found->why);
+      continue;
+    }
+    _cleanup_free_ char *why = found->rule ? compile_reason(found->rule) : xstrdup(found->why);
+    if (result == 0)
+      result = hide_from_above(deep, found->path, why, error);
+    free(found->path);
   }
-  return check_depths(&compiler->hidden, error) < 0 ? -1 : check_depths(&compiler->globbed, error);
+  free(all.items);
+  return result;
+}
+
+static int hide_all(struct too_deep *deep, struct sb_error *error) {
+  struct compiler *compiler = deep->compiler;
+  STRV_FOREACH (repository, &compiler->repositories) {
+    if (strlen(*repository) >= PATH_MAX - REPOSITORY_ROOM &&
+        hide_from_above(deep, *repository, "a git repository", error) < 0)
+      return -1;
+  }
+  return hide_found(deep, &compiler->globbed, error) < 0
+             ? -1
+             : hide_found(deep, &compiler->hidden, error);
+}
+
+static int hide_what_is_too_deep(struct compiler *compiler, struct sb_error *error) {
+  struct too_deep deep = {.compiler = compiler};
+  int result = hide_all(&deep, error);
+  if (result == 0 && deep.count > 0)
+    strv_addf(&compiler->plan->warnings,
+              "what is in %s, lies too deep to be hidden or protected by itself: the folder is "
+              "hidden%s",
+              deep.first, deep.count > 1 ? ", and others like it" : "");
+  free(deep.first);
+  return result;
 }
 
 static int walk_group(struct group *group, const struct inode_set *secrets,
@@ -275,7 +334,7 @@ int compile_globs(struct compiler *compiler, struct sb_error *error) {
   for (size_t i = 0; result == 0 && i < groups.count; i++)
     result = walk_group(&groups.items[i], &secrets, error);
   if (result == 0)
-    result = check_all_depths(compiler, error);
+    result = hide_what_is_too_deep(compiler, error);
   inode_set_clear(&secrets);
   groups_clear(&groups);
   return result;

@@ -135,14 +135,37 @@ def test_tree_that_is_deeper_than_descriptors(box):
         subprocess.run(["rm", "-rf", box.path("deep")], check=True)
 
 
-def test_secret_that_is_too_deep_to_be_hidden(box):
-    """Nothing starts, and the fix is named. The control: at the same place any other name is no matter."""
-    for name, status in (("other", 0), (".env", 125)):
+# Walks to the end of such a chain; what is there is read, and changed.
+DIG_OUT = """
+import os, sys
+levels, name, last = int(sys.argv[1]), *sys.argv[2:]
+at = os.open("deep", os.O_RDONLY)
+for level in range(levels):
+    below = os.open(name, os.O_RDONLY, dir_fd=at)
+    os.close(at)
+    at = below
+print(os.read(os.open(last, os.O_RDWR, dir_fd=at), 99).decode(), "reached")
+"""
+
+
+@pytest.mark.parametrize("name, levels", [("d" * 200, 30), ("d", 3000)], ids=["long", "many"])
+@pytest.mark.parametrize("last", [".env", ".git/config"])
+def test_what_is_too_deep_to_be_mounted_on(box, name, levels, last):
+    """An earlier session made it: the next one starts, and says that a folder above is hidden, so that
+    neither the secret nor the repository can be reached. The control: any other name at that place can."""
+    script = DIG.replace("os.close(os.open(last", "os.fchdir(at)\n"
+                         "for part in ('objects', 'refs') if '/' in last else ():\n"
+                         "    os.makedirs('.git/' + part)\nos.close(os.open(last")
+    for there, reached in (("other", True), (last, False)):
         box.identity.folder(box.path("deep"))
         try:
-            assert box.plain(["python3", "-c", DIG, "30", "d" * 200, "", name]).exit == 0
-            result = box.run(["true"])
-            assert result.exit == status, result
-            assert ("too deep" in result.stderr) == ("  fix: " in result.stderr) == (status != 0), result
+            assert box.run(["python3", "-c", script, str(levels), name, "", there]).exit == 0
+            assert "reached" in box.plain(["python3", "-c", DIG_OUT, str(levels), name, there]).stdout
+            result = box.run(["python3", "-c", DIG_OUT, str(levels), name, there])
+            assert ("reached" in result.stdout) == reached, result
+            assert ("too deep" in result.stderr) == ("PermissionError" in result.stderr) == (not reached)
+            if levels < min(DEPTHS):  # else there is another secret on the way
+                moved = box.run(["sh", "-c", f"mv deep aside && mv aside/{name} deep && echo moved"])
+                assert (moved.stdout == "moved\n") == reached, moved
         finally:
-            subprocess.run(["rm", "-rf", box.path("deep")], check=True)
+            subprocess.run(["rm", "-rf", box.path("deep"), box.path("aside")], check=True)
