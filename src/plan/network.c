@@ -23,6 +23,8 @@
 
 #define RESOLVER_FILE       "/etc/resolv.conf"
 #define RESOLVER_FILE_LIMIT 65536
+#define HOSTS_FILE          "/etc/hosts"
+#define HOSTS_FILE_LIMIT    65536 /* a list of hosts that nobody shall reach is left as it is */
 
 /* Short names and how they are completed stay as they are outside. */
 static bool is_kept_line(const char *line) {
@@ -86,6 +88,22 @@ static void plan_resolver(struct compiler *compiler) {
   plan_add(plan, OPERATION_PRIVATE_SEALED, path, "resolv.conf", "names are resolved by the %s",
            plan->network.driver && !plan->network.resolves ? "network driver's name servers"
                                                            : "relay");
+}
+
+/* The session has a name of its own, and programs expect to find an address by it (Java's
+ * getLocalHost, everything that is distributed). With a network the relay tells it. */
+static void plan_own_name(struct compiler *compiler) {
+  struct plan *plan = compiler->plan;
+  const char *source, *place;
+  _cleanup_free_ char *path = compile_resolve(HOSTS_FILE), *outside = NULL;
+  if (!path || compile_private_place(path, &source, &place) ||
+      policy_decide(compiler->policy, path, ACCESS_READ).verdict == VERDICT_HIDE ||
+      file_read_at(AT_FDCWD, path, HOSTS_FILE_LIMIT, &outside, NULL) < 0)
+    return;
+  compile_private_object(compiler, "hosts", false, 0644);
+  plan->operations[plan->operation_count - 1].text =
+      xasprintf("%s\n127.0.1.1 %s\n", outside, plan->hostname);
+  plan_add(plan, OPERATION_PRIVATE_SEALED, path, "hosts", "and the session's own name");
 }
 
 static int plan_upstream(struct compiler *compiler, struct sb_error *error) {
@@ -251,8 +269,11 @@ int compile_network(struct compiler *compiler, struct sb_error *error) {
       return -1;
   }
   struct network_settings *network = &compiler->plan->network;
-  if (network->mode == NETWORK_NONE)
+  if (network->mode == NETWORK_NONE) {
+    if (!compiler->request->for_backend)
+      plan_own_name(compiler);
     return 0;
+  }
   if (host_rules_new(&policy->network.allow, &policy->network.deny, network->mode == NETWORK_FULL,
                      &network->rules, error) < 0 ||
       plan_upstream(compiler, error) < 0)

@@ -370,6 +370,17 @@ def test_session_id_and_hostname(box):
 def test_tmpdir_exists_and_is_private(box, outside):
     env = {} if outside is None else {"TMPDIR": outside}
     script = 'test -d "$TMPDIR" && f=$(mktemp) && echo "$f" && echo x > "$f" && stat -c %a "$TMPDIR"'
+@pytest.mark.parametrize("mode", ["static", "dynamic"])
+def test_name_of_the_machine_has_an_address(box, mode):
+    """Java's getLocalHost and many others give up without one; what the host's list says stays."""
+    with open("/etc/hosts", encoding="utf-8") as hosts:
+        host = hosts.read()
+    script = "getent hosts $(hostname) && cat /etc/hosts; echo x >>/etc/hosts"
+    result = box.plain([box.world.command, "run", "--mode", mode, "-c", script])
+    assert result.stdout.startswith("127.0.1.1"), result
+    assert host in result.stdout and "Read-only" in result.stderr, result
+
+
     result = shell(box, script, env=env)
     assert result.exit == 0, result
     name, mode = result.stdout.split()
