@@ -45,6 +45,22 @@ static void pass_environment(struct compiler *compiler) {
   }
 }
 
+static bool is_same_folder(const char *path, const char *other) {
+  struct stat one, two;
+  return stat(path, &one) == 0 && stat(other, &two) == 0 && one.st_dev == two.st_dev &&
+         one.st_ino == two.st_ino;
+}
+
+/* The name by which the caller came here, which may lead through links; but who starts us elsewhere
+ * (-C, or another program) seldom sets it. A wrong one makes shells look through all folders above,
+ * and make use the wrong folder. */
+static void set_working_folder(struct compiler *compiler) {
+  struct strv *environment = &compiler->plan->environment;
+  const char *folder = compiler->plan->working_folder, *named = get_variable(environment, "PWD");
+  if (!named || named[0] != '/' || (strcmp(named, folder) != 0 && !is_same_folder(named, folder)))
+    plan_set_variable(environment, "PWD", folder);
+}
+
 static void set_environment(struct compiler *compiler) {
   struct strv *environment = &compiler->plan->environment;
   char runtime[32];
@@ -53,6 +69,7 @@ static void set_environment(struct compiler *compiler) {
   plan_set_variable(environment, "TMPDIR", "/tmp");
   plan_set_variable(environment, "XDG_RUNTIME_DIR", runtime);
   plan_set_variable(environment, "SANDBOX", compiler->request->session_id);
+  set_working_folder(compiler);
   compile_proxy_variables(compiler);
   STRV_FOREACH (entry, &compiler->policy->environment_set) {
     const char *equals = strchr(*entry, '=');

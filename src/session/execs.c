@@ -78,11 +78,13 @@ static void append_string(struct text *text, const char *string) {
 }
 
 /* The session's environment with the request's entries in place of those of the same name. */
-static uint32_t append_environment(struct text *text, const struct plan *plan,
+static uint32_t append_environment(struct text *text, const struct plan *plan, const char *folder,
                                    const struct strv *entries) {
   _cleanup_strv_ struct strv merged = {0};
   STRV_FOREACH (entry, &plan->environment)
     strv_add(&merged, *entry);
+  if (folder[0] == '/' && strcmp(folder, plan->working_folder) != 0)
+    plan_set_variable(&merged, "PWD", folder);
   STRV_FOREACH (entry, entries) {
     const char *equals = strchr(*entry, '=');
     if (!equals)
@@ -112,7 +114,7 @@ static int describe(const struct plan *plan, const json_t *body, struct text *re
   append_string(ret_text, folder);
   STRV_FOREACH (argument, &arguments)
     append_string(ret_text, *argument);
-  header.environment_count = append_environment(ret_text, plan, &entries);
+  header.environment_count = append_environment(ret_text, plan, folder, &entries);
   _cleanup_strv_ struct strv places = {0};
   plan_find_executables(&plan->environment, arguments.items[0], &places);
   STRV_FOREACH (place, &places)

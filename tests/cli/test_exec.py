@@ -128,6 +128,7 @@ def test_folder_and_environment(box):
     with idle(box, "--env", "FROM_RUN=1") as sid:
         assert execute(box, sid, "pwd").stdout == box.project + "\n"
         assert execute(box, sid, "pwd", options=["-C", "/usr"]).stdout == "/usr\n"
+        assert execute(box, sid, "printenv", "PWD", options=["-C", "/usr"]).stdout == "/usr\n"
         result = execute(box, sid, "sh", "-c", "echo $FROM_RUN $FROM_EXEC $STRAY",
                          options=["--env", "FROM_EXEC=2"], env={"STRAY": "leaked"})
         assert result.stdout == "1 2\n"

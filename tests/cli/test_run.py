@@ -318,6 +318,17 @@ def test_chdir(box):
     assert result.stdout == box.path("sub dir") + "\n", result
 
 
+def test_name_of_the_working_folder(box):
+    """$PWD is where the command starts, by the caller's own name for it if that leads there."""
+    box.identity.folder(box.path("sub"))
+    os.symlink("sub", box.path("link"))
+    for named, options, expected in (("link", [], "link"), ("sub", [], "sub"), ("", [], "sub"),
+                                     ("..", [], "sub"), ("nowhere", [], "sub"), ("sub", ["-C", ".."], "")):
+        result = box.run(["printenv", "PWD"], options=options, cwd=box.path("sub"),
+                         env={"PWD": box.path(named)})
+        assert result.stdout.strip() == box.path(expected).rstrip("/"), (named, result)
+
+
 def test_umask_and_limits_are_the_callers(box):
     script = "umask 027; ulimit -n 100; {}sh -c 'umask; ulimit -n'"
     assert bash(box, script.format("$S -- ")).stdout == "0027\n100\n"
@@ -359,17 +370,6 @@ def test_env_option_without_a_name(box, name):
     assert "--env" in fails_with_125(box, ["--env", name])
 
 
-def test_session_id_and_hostname(box):
-    out = shell(box, "echo $SANDBOX; hostname; uname -n").stdout.split()
-    assert out[1] == out[2] == f"sandbox-{out[0]}" and len(out[0]) == 8, out
-    assert os.uname().nodename not in out
-
-
-# claude-code#43096 #45853 #91676
-@pytest.mark.parametrize("outside", [None, "/no/such/folder", "/usr", "/tmp", "relative", ""])
-def test_tmpdir_exists_and_is_private(box, outside):
-    env = {} if outside is None else {"TMPDIR": outside}
-    script = 'test -d "$TMPDIR" && f=$(mktemp) && echo "$f" && echo x > "$f" && stat -c %a "$TMPDIR"'
 @pytest.mark.parametrize("mode", ["static", "dynamic"])
 def test_name_of_the_machine_has_an_address(box, mode):
     """Java's getLocalHost and many others give up without one; what the host's list says stays."""
@@ -381,6 +381,17 @@ def test_name_of_the_machine_has_an_address(box, mode):
     assert host in result.stdout and "Read-only" in result.stderr, result
 
 
+def test_session_id_and_hostname(box):
+    out = shell(box, "echo $SANDBOX; hostname; uname -n").stdout.split()
+    assert out[1] == out[2] == f"sandbox-{out[0]}" and len(out[0]) == 8, out
+    assert os.uname().nodename not in out
+
+
+# claude-code#43096 #45853 #91676
+@pytest.mark.parametrize("outside", [None, "/no/such/folder", "/usr", "/tmp", "relative", ""])
+def test_tmpdir_exists_and_is_private(box, outside):
+    env = {} if outside is None else {"TMPDIR": outside}
+    script = 'test -d "$TMPDIR" && f=$(mktemp) && echo "$f" && echo x > "$f" && stat -c %a "$TMPDIR"'
     result = shell(box, script, env=env)
     assert result.exit == 0, result
     name, mode = result.stdout.split()
