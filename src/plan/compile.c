@@ -233,6 +233,7 @@ static void compiler_clear(struct compiler *compiler) {
   strv_clear(&compiler->masked);
   strv_clear(&compiler->holes);
   strv_clear(&compiler->fixed);
+  listings_clear(&compiler->names);
   free(compiler->last_point);
 }
 

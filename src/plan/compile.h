@@ -1,6 +1,7 @@
 /* Private to src/plan: the compiler's working state and its parts, in the order they run. */
 #pragma once
 
+#include "plan/listing.h"
 #include "plan/mounts.h"
 #include "plan/plan.h"
 #include "plan/walk.h"
@@ -38,6 +39,7 @@ struct compiler {
   struct strv holes;         /* canonical paths allowed below a mask */
   char *last_point;          /* the mount point in a private place that was added last */
   struct strv fixed;         /* canonical paths that are mount points (pins and protections) */
+  struct listings names;     /* which exist, of those that were asked for */
 };
 
 void found_add(struct found_list *list, char *path, const struct rule *rule, const char *why);

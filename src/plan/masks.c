@@ -12,7 +12,6 @@
 #include "core/cleanup.h"
 #include "core/path.h"
 #include "plan/compile.h"
-#include "plan/listing.h"
 
 /* The folder that the caller stands in must not vanish, unless as a hole in the mask. */
 static bool would_hide_cwd(const struct compiler *compiler, const char *path) {
@@ -82,7 +81,6 @@ static void find_hidden(struct compiler *compiler, const struct rule *rule) {
 }
 
 int compile_hidden(struct compiler *compiler, struct sb_error *error) {
-  struct listings listings = {0};
   /* Early: the kernel lets nobody mount while it lists mounts, and init is about to (0.1 ms). */
   int result = mount_table_load(&compiler->mounts);
   if (result < 0) {
@@ -91,13 +89,13 @@ int compile_hidden(struct compiler *compiler, struct sb_error *error) {
   }
   hide_runtime_folder(compiler);
   if (compiler->host->home)
-    listings_read(&listings, compiler->host->home); /* most of the secrets would be there */
+    listings_read(&compiler->names, compiler->host->home); /* most of the secrets would be there */
   for (size_t i = 0; i < compiler->policy->rule_count; i++) {
     const struct rule *rule = &compiler->policy->rules[i];
-    if (rule->kind == RULE_HIDE && !rule->is_glob && listings_may_exist(&listings, rule->pattern))
+    if (rule->kind == RULE_HIDE && !rule->is_glob &&
+        listings_may_exist(&compiler->names, rule->pattern))
       find_hidden(compiler, rule);
   }
-  listings_clear(&listings);
   return 0;
 }
 

@@ -237,6 +237,58 @@ int compile_protect(struct compiler *compiler, const char *path, bool reserve_mi
   return 0;
 }
 
+/* ---- what the home folder has links to ---- */
+
+/* Where a link says that it leads, in one step: a link in the project on that way can be replaced,
+ * too. NULL if it is none. */
+static char *link_step(const char *path) {
+  char text[PATH_MAX];
+  ssize_t length = readlink(path, text, sizeof text - 1);
+  if (length <= 0)
+    return NULL;
+  text[length] = '\0';
+  _cleanup_free_ char *parent = path_parent(path);
+  _cleanup_free_ char *folder = compile_resolve(parent);
+  return path_join(folder ? folder : parent, text);
+}
+
+/* The same for a name behind a link: "~/.config/fish", where "~/.config" is one. */
+static char *step_elsewhere(const char *home, const char *path) {
+  for (const char *end = path + strlen(home); *end;) {
+    end = strchrnul(end + 1, '/');
+    _cleanup_free_ char *above = xstrndup(path, (size_t)(end - path));
+    _cleanup_free_ char *target = link_step(above);
+    if (target)
+      return *end ? path_join(target, end + 1) : steal_pointer(target);
+  }
+  return NULL;
+}
+
+static int protect_elsewhere(struct compiler *compiler, const char *path, bool reserve_missing,
+                             const char *why, struct sb_error *error) {
+  return !path || compile_unprotected(compiler, path)
+             ? 0
+             : compile_protect(compiler, path, reserve_missing, NULL, why, error);
+}
+
+/* People keep their settings in a project, under any name ("dotfiles/bashrc"), and link to them:
+ * what the home folder's names lead to runs as they would. */
+static int protect_linked_from_home(struct compiler *compiler, struct sb_error *error) {
+  const char *home = compiler->host->home;
+  for (const struct protected_name *name = protected_table; home && name->name; name++) {
+    _cleanup_free_ char *path = path_join(home, name->name);
+    if (!listings_may_exist(&compiler->names, path))
+      continue;
+    _cleanup_free_ char *step = step_elsewhere(home, path);
+    _cleanup_free_ char *target = step ? compile_resolve(path) : NULL;
+    bool reserve_missing = name->at_home || !name->if_present_only;
+    if (protect_elsewhere(compiler, step, reserve_missing, name->why, error) < 0 ||
+        protect_elsewhere(compiler, target, false, name->why, error) < 0)
+      return -1;
+  }
+  return 0;
+}
+
 int compile_protections(struct compiler *compiler, struct sb_error *error) {
   for (size_t i = 0; i < compiler->policy->rule_count; i++) {
     const struct rule *rule = &compiler->policy->rules[i];
@@ -253,5 +305,5 @@ int compile_protections(struct compiler *compiler, struct sb_error *error) {
         compile_protect(compiler, found->path, false, NULL, why, error) < 0)
       return -1;
   }
-  return 0;
+  return protect_linked_from_home(compiler, error);
 }

@@ -1,5 +1,6 @@
 """E20-E22, E37-E51: leaving something behind that the host runs later."""
 
+import contextlib
 import os
 import stat
 import subprocess
@@ -297,3 +298,37 @@ def test_nothing_left_after_kill(box):
     process.kill()
     process.wait()
     box.run(["true"])  # the leak check of the fixture does the rest
+
+
+@contextlib.contextmanager
+def linked_from_home(box, links):
+    """The home folder has these links, each to a name in the project."""
+    try:
+        for name, target in links.items():
+            os.makedirs(os.path.dirname(box.home(name)), exist_ok=True)
+            os.symlink(box.path(target), box.home(name))
+        yield
+    finally:
+        for name in links:
+            os.unlink(box.home(name))
+
+
+@pytest.mark.skipif(bool(os.environ.get("SANDBOX_PEER")), reason="a promise of ours, not of other sandboxes")
+def test_settings_that_the_home_folder_links_to(box):
+    """People keep them in a project, under any name. What is not linked to is the control, and so is
+    what --unprotect names."""
+    links = {".zlogin": "rc/zlogin", ".tcshrc": "rc/first", ".xprofile": "rc/missing", ".pythonrc.py": "rc/py",
+             ".config/tmux": "rc/tmux"}
+    for name in ("rc/zlogin", "rc/second", "rc/py", "rc/tmux/tmux.conf", "rc/other"):
+        box.identity.file(box.path(name), "as it was\n")
+    os.symlink("second", box.path("rc/first"))
+    script = "; ".join([f"echo evil >>{name}" for name in ("rc/zlogin", "rc/second", "rc/py", "rc/tmux/tmux.conf",
+                                                            "rc/missing", "rc/other")] +
+                       ["ln -sf other rc/first", "mv rc moved", "rm -rf rc/tmux", "mkdir rc/free"])
+    with linked_from_home(box, links):
+        result = box.run(["sh", "-c", script], options=["--unprotect", box.path("rc/py")])
+        changed = [name for name in ("zlogin", "second", "py", "tmux/tmux.conf", "other")
+                   if open(box.path("rc", name), encoding="utf-8").read() != "as it was\n"]
+    assert changed == ["py", "other"], result
+    assert os.readlink(box.path("rc/first")) == "second" and os.path.isdir(box.path("rc/free"))
+    assert not os.path.lexists(box.path("rc/missing")), "nothing is left behind"
