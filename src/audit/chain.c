@@ -66,6 +66,15 @@ static int continue_after_cut(struct audit_file *file) {
   return 0;
 }
 
+/* Files that were begun since the head was written: that is the last thing a writer does. */
+static int open_newer(struct audit_file *file) {
+  int result;
+  do
+    result = audit_file_open_next(file, 0);
+  while (result == 0);
+  return result == -ENOENT ? 0 : result;
+}
+
 static int open_chain(struct audit_file *file, const struct chain_head *head) {
   unsigned segment = head->segment ? head->segment : audit_last_segment(file->folder, AUDIT_CHAIN);
   int result = audit_file_open(file, segment ? segment : 1, O_CREAT);
@@ -75,10 +84,11 @@ static int open_chain(struct audit_file *file, const struct chain_head *head) {
     return file->size > 0 ? adopt(file) : 0;
   bool torn;
   file->position = head->position;
-  if (file->size == head->size)
-    return 0;
-  return file->size > head->size ? audit_file_catch_up(file, head->size, &torn)
-                                 : continue_after_cut(file);
+  if (file->size > head->size)
+    result = audit_file_catch_up(file, head->size, &torn);
+  else if (file->size < head->size)
+    result = continue_after_cut(file);
+  return result < 0 ? result : open_newer(file);
 }
 
 int audit_chain_append(int folder, const char *session, const char *event, json_t *fields) {

@@ -45,8 +45,9 @@ int audit_file_open(struct audit_file *file, unsigned segment, int flags) {
     return -errno;
   if (!S_ISREG(status.st_mode))
     return -EINVAL;
-  /* Held while we live: who can take it knows that the writer is gone. */
-  if (flock(fd, LOCK_EX | LOCK_NB) < 0)
+  /* Held while we live: who can take it knows that the writer is gone. Of a file that we may make
+   * there is no other writer, but somebody may be finding that out this moment. */
+  if (flags & O_CREAT ? file_lock(fd, LOCK_EX) < 0 : flock(fd, LOCK_EX | LOCK_NB) < 0)
     return -EBUSY;
   if (file->fd >= 0)
     close(file->fd);
@@ -100,17 +101,6 @@ static int append_event(struct audit_file *file, const char *session, const char
   return result;
 }
 
-/* The first line of the next file names the one before; the hashes simply go on. */
-static int rotate(struct audit_file *file, const char *session) {
-  char previous[AUDIT_NAME_MAX + 32];
-  audit_segment_name(file->name, file->segment, previous);
-  audit_file_trim(file);
-  int result = audit_file_open(file, file->segment + 1, O_CREAT | O_EXCL);
-  return result < 0
-             ? result
-             : append_event(file, session, "log.continue", json_pack("{s:s}", "after", previous));
-}
-
 /* Whoever calls us with a small `ulimit -f` gets small files. */
 static bool is_full(const struct audit_file *file, json_t *fields) {
   struct rlimit limit;
@@ -122,9 +112,20 @@ static bool is_full(const struct audit_file *file, json_t *fields) {
   return file->size > 0 && file->size + line > limit.rlim_cur;
 }
 
+/* The first line of a further file names the one before; the hashes simply go on. */
+static int begin_further(struct audit_file *file, const char *session) {
+  char previous[AUDIT_NAME_MAX + 32];
+  if (file->segment <= 1 || file->size > 0)
+    return 0;
+  audit_segment_name(file->name, file->segment - 1, previous);
+  return append_event(file, session, "log.continue", json_pack("{s:s}", "after", previous));
+}
+
 int audit_file_append(struct audit_file *file, const char *session, const char *event,
                       json_t *fields) {
-  int result = is_full(file, fields) ? rotate(file, session) : 0;
+  int result = is_full(file, fields) ? audit_file_open_next(file, O_CREAT) : 0;
+  if (result == 0)
+    result = begin_further(file, session);
   if (result == 0)
     return append_event(file, session, event, fields);
   json_decref(fields);
@@ -191,6 +192,19 @@ int audit_file_catch_up(struct audit_file *file, uint64_t from, bool *ret_torn) 
   size_t done = follow_lines(file, data, length);
   *ret_torn = done < length;
   return done < length ? mark_torn(file, data + done, length - done) : 0;
+}
+
+int audit_file_open_next(struct audit_file *file, int flags) {
+  struct audit_file next = *file;
+  bool torn;
+  next.fd = -1;
+  int result = audit_file_open(&next, file->segment + 1, flags);
+  if (result < 0)
+    return result;
+  audit_file_trim(file);
+  close(file->fd);
+  *file = next;
+  return audit_file_catch_up(file, 0, &torn);
 }
 
 int audit_file_reread(struct audit_file *file, unsigned last) {

@@ -35,6 +35,11 @@ int audit_file_append(struct audit_file *file, const char *session, const char *
  * line that does not follow. 0 or a negative errno. */
 int audit_file_catch_up(struct audit_file *file, uint64_t from, bool *ret_torn);
 
+/* Opens the segment after the open one, with lines that it may have: whoever began it may have
+ * died, or had no room, before anybody knew of it. -ENOENT if there is none and `flags` do not make
+ * it. */
+int audit_file_open_next(struct audit_file *file, int flags);
+
 /* Opens and reads all its segments up to `last`, which stays open. */
 int audit_file_reread(struct audit_file *file, unsigned last);
 

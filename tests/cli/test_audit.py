@@ -32,6 +32,11 @@ class Log:
     def run(self, *argv, options=()):
         return self.sandbox("run", "--static", *options, "--", *argv)
 
+    def small_files(self, *argv):
+        """Of 4 KiB."""
+        line = ["sh", "-c", 'ulimit -f 8; exec "$@"', "sh", self.box.world.command, "run", "--static", "--", *argv]
+        return self.box.plain(line, env={"XDG_STATE_HOME": self.home})
+
     def detach(self):
         made = self.sandbox("run", "--static", "--detach")
         assert made.exit == 0, made
@@ -387,6 +392,49 @@ def test_a_full_disk_refuses_and_says_so(small):
     gaps = [event["count"] for event in small.events(sid) if event["event"] == "log.gap"]
     assert gaps == [len(refused)]
     result = small.verify()
+    assert result.exit == 0, result
+
+
+def begin_further_file(log):
+    """With small files: what the folder held just before a start began another one."""
+    while True:
+        before = {name: open(os.path.join(log.folder, name), "rb").read() for name in os.listdir(log.folder)}
+        assert log.small_files("true").exit == 0
+        if len(os.listdir(log.folder)) > len(before):
+            return before
+
+
+def test_no_room_for_a_further_file(small):
+    """It is begun and stays empty; when there is room again, everything goes on in it."""
+    assert small.run("true").exit == 0
+    before = begin_further_file(small)
+    for name in os.listdir(small.folder):
+        if name not in before:
+            os.unlink(os.path.join(small.folder, name))
+    for name, content in before.items():
+        with open(os.path.join(small.folder, name), "wb") as out:
+            out.write(content)
+    filler = harness.fill(small.home)
+    result = small.small_files("true")
+    assert result.exit == 125 and "No space left" in result.stderr, result
+    os.unlink(filler)
+    for _ in range(5):
+        result = small.small_files("true")
+        assert result.exit == 0, result
+    assert small.verify().exit == 0
+    assert small.events("--event", "log.continue")
+
+
+@pytest.mark.parametrize("files", ["small_files", "run"])
+def test_killed_before_a_further_file_was_known(log, files):
+    """It has lines, but nothing says so: the next start goes on after them, whatever its own limit."""
+    assert log.run("true").exit == 0
+    before = begin_further_file(log)
+    with open(os.path.join(log.folder, "chain.head"), "wb") as out:
+        out.write(before["chain.head"])
+    result = getattr(log, files)("true")
+    assert result.exit == 0, result
+    result = log.verify()
     assert result.exit == 0, result
 
 
