@@ -36,12 +36,14 @@ static void end_guard(struct runner *runner) {
 }
 
 void runner_finish(struct runner *runner) {
+  bool ended = runner->killed || runner->timed_out || runner->abandoned;
+  struct terminal_patience patience = terminal_patience_new(runner->signals, ended);
   runner_control_leave(&runner->control);
   end_guard(runner);
   limit_group_sample(&runner->limits, &runner->result->usage);
   usage_add_rusage(&runner->result->usage, &runner->report.used);
   limit_group_kill(&runner->limits);
-  terminal_drain(&runner->terminal);
+  terminal_drain(&runner->terminal, &patience);
   capture_drain(&runner->capture);
   terminal_restore(&runner->terminal);
   terminal_leave(&runner->terminal);

@@ -97,9 +97,12 @@ static void take_warning(struct relay *relay, const json_t *message) {
     cli_warn("%s", text);
 }
 
-static void say_the_rest(struct relay *relay) {
-  STRV_FOREACH (text, &relay->unsaid)
-    cli_warn("%s", *text);
+static void say_the_rest(struct relay *relay, struct terminal_patience *patience) {
+  if (relay->unsaid.count > 0 && terminal_begin_saying_last(&relay->terminal, patience)) {
+    STRV_FOREACH (text, &relay->unsaid)
+      cli_warn("%s", *text);
+  }
+  terminal_end_saying(&relay->terminal);
   strv_clear(&relay->unsaid);
 }
 
@@ -173,10 +176,11 @@ int session_exec(const char *folder, const struct exec_options *options, struct 
                          options->terminal ? 0 : ARRAY_SIZE(own), error);
   while (result == 0 && relay.exit_code < 0)
     result = relay_once(&relay, error);
-  terminal_drain(&relay.terminal);
+  struct terminal_patience patience = terminal_patience_new(relay.signals, false);
+  terminal_drain(&relay.terminal, &patience);
   terminal_restore(&relay.terminal);
+  say_the_rest(&relay, &patience);
   terminal_leave(&relay.terminal);
-  say_the_rest(&relay);
   client_close(&relay.connection);
   close(relay.signals);
   exec_input_close(&input);

@@ -19,11 +19,31 @@ static void warn(struct monitor *monitor, const char *text) {
   monitor_notify(monitor, &(struct session_notice){.event = SESSION_WARNING, .text = text});
 }
 
+static void say_all(struct monitor *monitor) {
+  STRV_FOREACH (sentence, &monitor->unsaid)
+    warn(monitor, *sentence);
+  strv_clear(&monitor->unsaid);
+}
+
+/* It names what the workload likes, as often as it likes: a question could be pushed off the
+ * screen, and its own lines put there. */
 void monitor_warn(struct monitor *monitor, const char *text) {
-  if (monitor->terminal.modes.raw)
-    strv_add(&monitor->unsaid, text);
-  else
-    warn(monitor, text);
+  strv_add(&monitor->unsaid, text);
+  monitor_speak(monitor);
+}
+
+void monitor_speak(struct monitor *monitor) {
+  if (monitor->unsaid.count == 0 || !terminal_begin_saying(&monitor->terminal))
+    return;
+  say_all(monitor);
+  terminal_end_saying(&monitor->terminal);
+}
+
+void monitor_speak_last(struct monitor *monitor, struct terminal_patience *patience) {
+  if (monitor->unsaid.count > 0 && terminal_begin_saying_last(&monitor->terminal, patience))
+    say_all(monitor);
+  terminal_end_saying(&monitor->terminal);
+  strv_clear(&monitor->unsaid);
 }
 
 /* Says aloud what the kernel refused, before the workload can print anything. */

@@ -118,7 +118,8 @@ static int next_timeout(const struct monitor *monitor) {
   timeout = earlier(timeout, supervision_next_step(monitor), now);
   timeout = earlier(timeout, monitor->upkeep.start_at_ns, now);
   timeout = earlier(timeout, gate_wants_look(monitor->gate) ? now + GATE_LOOK_NS : 0, now);
-  if (terminal_is_lent(&monitor->terminal))
+  bool unsaid = monitor->unsaid.count > 0 && !monitor->terminal.modes.raw;
+  if (terminal_is_lent(&monitor->terminal) || unsaid)
     timeout = earlier(timeout, now + LENT_TERMINAL_NS, now);
   bool waiting = monitor->early && !monitor->result->started;
   return earlier(timeout, waiting ? monitor->early_until_ns : 0, now);
@@ -192,6 +193,7 @@ static void look_once(struct monitor *monitor) {
     lifeline_is_cut(monitor);
   control_dispatch(monitor->control, watched + WATCH_CONTROL, clients);
   supervision_step(monitor, watched + WATCH_PROMPT);
+  monitor_speak(monitor);
   uint64_t now = monotonic_ns();
   upkeep_step(monitor, now, watched + WATCH_UPKEEP);
   connects_step(monitor, watched + WATCH_CONNECTS);
@@ -237,7 +239,7 @@ static int conclude(struct monitor *monitor, struct sb_error *error) {
   return 0;
 }
 
-static void finish(struct monitor *monitor) {
+static void finish(struct monitor *monitor, struct terminal_patience *patience) {
   struct rusage used = {0};
   supervision_hide(monitor);
   if (monitor->limits.set.value[LIMIT_DISK])
@@ -253,12 +255,11 @@ static void finish(struct monitor *monitor) {
   publisher_end(&monitor->publisher);
   engine_destroy(&monitor->engine, &used);
   usage_add_rusage(&monitor->result->usage, &used);
-  network_finish(monitor);            /* after the last who could use it */
-  terminal_drain(&monitor->terminal); /* now that nobody is left to write more */
+  network_finish(monitor);                      /* after the last who could use it */
+  terminal_drain(&monitor->terminal, patience); /* now that nobody is left to write more */
   capture_drain(&monitor->capture);
   terminal_restore(&monitor->terminal);
   supervision_end(monitor);
-  terminal_leave(&monitor->terminal);
   execs_clear(&monitor->execs);
   placeholders_remove(&monitor->placeholders);
   if (monitor->snapshot)
@@ -293,10 +294,12 @@ int session_run(const struct session_request *request, struct session_result *re
   int result = monitor_start(&monitor, error);
   while (result == 0 && !monitor.over)
     look_once(&monitor);
-  struct engine ended = monitor.engine; /* engine_destroy forgets the plan and the report */
-  finish(&monitor);
+  struct engine engine = monitor.engine; /* engine_destroy forgets the plan and the report */
+  bool ended = monitor.killed || monitor.timed_out || monitor.abandoned;
+  struct terminal_patience patience = terminal_patience_new(monitor.signals, ended);
+  finish(&monitor, &patience);
   if (result == 0) {
-    monitor.engine = ended;
+    monitor.engine = engine;
     result = conclude(&monitor, error);
   }
   events_end(&monitor);
@@ -304,6 +307,8 @@ int session_run(const struct session_request *request, struct session_result *re
   keeper_reap(&monitor.upkeep.keeper);
   connector_reap(&monitor.connects.connector);
   control_close(monitor.control); /* `sandbox kill` waits for it: nothing is left now */
+  monitor_speak_last(&monitor, &patience);
+  terminal_leave(&monitor.terminal);
   ret_result->capture = monitor.capture;
   report_phase(request->report, PHASE_FINISHED);
   memcpy(ret_result->phases, request->report->phases, sizeof ret_result->phases);

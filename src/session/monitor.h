@@ -66,8 +66,11 @@ int monitor_explain_refusal(struct sb_error *error);
 /* Ends the session: the workload is told, and killed after the grace. */
 void monitor_terminate(struct monitor *monitor, uint64_t grace_ns);
 
-/* Says something to the user: at once, or at the end if a program has the terminal. */
+/* Says something to the user: at once, or as soon as neither a program nor a question has the
+ * terminal; monitor_speak has to be called now and then while something is unsaid. */
 void monitor_warn(struct monitor *monitor, const char *text);
+void monitor_speak(struct monitor *monitor);
+void monitor_speak_last(struct monitor *monitor, struct terminal_patience *patience);
 
 /* What the session runs, as its user wrote it. */
 const struct strv *session_command(const struct session_request *request);

@@ -131,7 +131,4 @@ void supervision_end(struct monitor *monitor) {
     monitor->result->denials = decisions_denials_json(supervision->decisions);
   decisions_free(supervision->decisions);
   supervision->decisions = NULL;
-  STRV_FOREACH (sentence, &monitor->unsaid)
-    monitor_warn(monitor, *sentence);
-  strv_clear(&monitor->unsaid);
 }

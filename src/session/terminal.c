@@ -4,10 +4,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/signalfd.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "core/alloc.h"
@@ -16,10 +19,15 @@
 
 #define BUFFER_SIZE 8192
 
-/* How long the last output of a session waits for a question of another one. Whoever ends it waits
- * as well. */
-#define LAST_WAIT_MS 5000
-#define LAST_STEP_MS 50
+/* How long the last output of a session waits that somebody has ended: he waits as well. */
+#define KILLED_WAIT_NS (2ull * 1000 * 1000 * 1000)
+#define LAST_STEP_MS   50
+
+static uint64_t now_ns(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec;
+}
 
 static int first_terminal_output(const struct terminal *terminal) {
   static const int order[] = {STDOUT_FILENO, STDERR_FILENO, STDIN_FILENO};
@@ -89,7 +97,7 @@ bool terminal_is_lent(const struct terminal *terminal) {
 }
 
 void terminal_join(struct terminal *terminal, const char *state_home) {
-  if (terminal->any)
+  if (terminal->any || isatty(STDERR_FILENO)) /* where we say something ourselves */
     terminal->turn = terminal_turn_open(state_home);
 }
 
@@ -301,27 +309,72 @@ void terminal_relay(struct terminal *terminal, const struct pollfd watched[TERMI
   terminal_turn_leave(&terminal->turn);
 }
 
-static void await_turn(const struct terminal *terminal) {
-  for (int waited = 0; !terminal_turn_share(&terminal->turn) && waited < LAST_WAIT_MS;
-       waited += LAST_STEP_MS)
+/* ---- the end ---- */
+
+struct terminal_patience terminal_patience_new(int signals, bool killed) {
+  return (struct terminal_patience){.signals = signals,
+                                    .until_ns = killed ? now_ns() + KILLED_WAIT_NS : 0};
+}
+
+static bool wants_end(int signal) {
+  return signal != SIGWINCH && signal != SIGCONT && signal != SIGTSTP;
+}
+
+static bool may_wait(struct terminal_patience *patience) {
+  struct signalfd_siginfo info;
+  while (read(patience->signals, &info, sizeof info) == sizeof info)
+    patience->over |= wants_end((int)info.ssi_signo);
+  patience->over |= patience->until_ns && now_ns() >= patience->until_ns;
+  return !patience->over;
+}
+
+static bool await_turn(const struct terminal *terminal, struct terminal_patience *patience) {
+  while (!terminal_turn_share(&terminal->turn)) {
+    if (!may_wait(patience))
+      return false;
     poll(NULL, 0, LAST_STEP_MS);
+  }
+  return true;
 }
 
 /* Nothing runs any more, so we may wait for the user. */
-static bool write_rest(struct terminal *terminal) {
-  struct terminal_buffer *buffer = &terminal->to_user;
-  size_t start = buffer->start, length = buffer->end - buffer->start;
-  buffer->start = buffer->end = 0;
-  return file_write_all(terminal->output, buffer->data + start, length) == 0;
+static bool write_rest(struct terminal *terminal, struct terminal_patience *patience) {
+  while (flush_to_user(terminal)) {
+    if (is_empty(&terminal->to_user))
+      return true;
+    if (!may_wait(patience))
+      return false;
+    struct pollfd ready = {.fd = terminal->screen_out, .events = POLLOUT};
+    poll(&ready, 1, LAST_STEP_MS);
+  }
+  return false;
 }
 
-void terminal_drain(struct terminal *terminal) {
-  await_turn(terminal);
-  while (terminal->master >= 0) {
-    struct pollfd ready = {.fd = terminal->master, .events = POLLIN};
-    if (!write_rest(terminal) || poll(&ready, 1, 0) <= 0 || !(ready.revents & POLLIN) ||
-        !fill(&terminal->to_user, terminal->master))
-      close_master(terminal);
-  }
+/* What would be painted over somebody else's question is not shown at all. */
+void terminal_drain(struct terminal *terminal, struct terminal_patience *patience) {
+  bool any = terminal->master >= 0 && (!is_empty(&terminal->to_user) || has_output(terminal));
+  bool goes_on = any && await_turn(terminal, patience);
+  while (goes_on)
+    goes_on = write_rest(terminal, patience) && has_output(terminal) &&
+              fill(&terminal->to_user, terminal->master);
+  if (terminal->master >= 0)
+    close_master(terminal);
+  terminal_turn_leave(&terminal->turn);
+}
+
+/* ---- what we say ourselves ---- */
+
+bool terminal_begin_saying(const struct terminal *terminal) {
+  struct pollfd ready = {.fd = STDERR_FILENO, .events = POLLOUT};
+  return !terminal->modes.raw && !terminal->paused && poll(&ready, 1, 0) > 0 &&
+         terminal_turn_share(&terminal->turn);
+}
+
+bool terminal_begin_saying_last(const struct terminal *terminal,
+                                struct terminal_patience *patience) {
+  return await_turn(terminal, patience);
+}
+
+void terminal_end_saying(const struct terminal *terminal) {
   terminal_turn_leave(&terminal->turn);
 }

@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "plan/plan.h"
 #include "session/screen.h"
@@ -69,5 +70,24 @@ enum { TERMINAL_WATCH_COUNT = 4 };
 void terminal_watch(const struct terminal *terminal, struct pollfd watched[TERMINAL_WATCH_COUNT]);
 void terminal_relay(struct terminal *terminal, const struct pollfd watched[TERMINAL_WATCH_COUNT]);
 
+/* May something be said on stderr this moment? Not while a program or a question has the screen, of
+ * ours or of another session, nor if it stands still. If so, terminal_end_saying has to follow. */
+bool terminal_begin_saying(const struct terminal *terminal);
+void terminal_end_saying(const struct terminal *terminal);
+
+/* How long what comes last may wait, for the answer to a question of another session and for a
+ * screen that stands still: until a signal comes that wants our end, and not long if somebody has
+ * ended the session. What may not wait any more is lost. */
+struct terminal_patience {
+  int signals;       /* signalfd */
+  uint64_t until_ns; /* 0: no end */
+  bool over;
+};
+struct terminal_patience terminal_patience_new(int signals, bool killed);
+
 /* Passes on what the session still wrote, after its end. */
-void terminal_drain(struct terminal *terminal);
+void terminal_drain(struct terminal *terminal, struct terminal_patience *patience);
+
+/* The same for what is to be said after it, whatever the screen does then. */
+bool terminal_begin_saying_last(const struct terminal *terminal,
+                                struct terminal_patience *patience);

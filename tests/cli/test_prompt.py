@@ -279,6 +279,21 @@ def test_output_waits(inside, data):
     terminal.see("end")
 
 
+def test_warnings_wait_for_the_answer(inside, box, data):
+    """The command chooses what they name: they would push the question away, and look like another."""
+    command = shlex.join(dynamic.wrap(box, ["sh", "-c", f"(sleep 1; touch {data}/new) & cat {data}/a.txt; wait"]))
+    terminal = Terminal(box, ["sh", "-c", f"exec {command} </dev/null"])
+    try:
+        see_question(terminal, f"{data}/a.txt")
+        with pytest.raises(pexpect.TIMEOUT):
+            terminal.expect_exact("warning", timeout=2.5)
+        press(terminal, "s")
+        terminal.see(f"may not write to {data}/new")
+        exit_status(terminal)
+    finally:
+        terminal.end()
+
+
 def test_half_a_sequence_does_not_hide_the_question(inside, data):
     """What could swallow it or make it unreadable is ended before it."""
     script = f"printf '\\033[8m\\033(0\\033[?25l\\033]0;title'; cat {data}/a.txt; echo end"
@@ -455,6 +470,21 @@ def test_another_session_cannot_paint_over_a_question(outer, box, data):  # noqa
     outer.see("content of a")
     outer.see("FAKE")  # and paints on afterwards
     outer.see("allover")
+
+
+def test_the_end_of_another_session_cannot_paint_over_a_question(outer, box, data):  # noqa: F811
+    """Neither by its last output nor by what we say about it, however long the question stands."""
+    run = shlex.join(dynamic.wrap(box, ["sh", "-c"]))
+    outer.sendline(f"({run} 'until test -e go; do sleep 0.05; done; touch {data}/new; printf FA''KE' </dev/null & "
+                   f"{run} 'cat {data}/a.txt'; wait; echo all''over)")
+    see_question(outer, f"{data}/a.txt")
+    box.identity.file(box.path("go"), "")
+    with pytest.raises(pexpect.TIMEOUT):
+        outer.expect("FAKE|warning", timeout=7)
+    press(outer, "s")
+    outer.see("allover")
+    assert b"content of a" in outer.before
+    assert b"FAKE" in outer.before and f"may not write to {data}/new".encode() in outer.before  # the control
 
 
 def test_a_question_outlives_the_end_of_another_session(outer, box, data):  # noqa: F811

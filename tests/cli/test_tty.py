@@ -13,6 +13,7 @@ import pexpect
 import pytest
 
 from harness import SLOWNESS, children
+from sessions import listed, sandbox
 
 SCALE = 4 if os.environ.get("SANDBOX_SANITIZED") else SLOWNESS
 WAIT = 10 * SCALE
@@ -510,6 +511,26 @@ def test_terminal_closes(inside):
     while new_processes(before) and time.monotonic() < end:
         time.sleep(0.02)
     assert not new_processes(before)
+
+
+@pytest.mark.parametrize("words", [[], ["--now"]], ids=["kill", "now"])
+def test_killed_at_a_terminal_that_stands_still(box, words):
+    """By Ctrl-S: nobody waits for the rest of its output, nor for what we say about it."""
+    command = shlex.join(box.wrap(["sh", "-c", "echo ready; until test -e go; do sleep 0.05; done; yes"]))
+    terminal = Terminal(box, ["sh", "-c", f"exec {command} </dev/null"])
+    try:
+        terminal.see("ready")
+        terminal.send("\x13")
+        time.sleep(0.3)
+        box.identity.file(box.path("go"), "")
+        time.sleep(0.5)
+        (entry,) = listed(box)
+        killed = sandbox(box, "kill", *words, entry["sid"], timeout=8 * SCALE)
+        assert killed.exit == 0, killed
+        terminal.send("\x11")
+        assert exit_status(terminal) == 128 + signal.SIGKILL
+    finally:
+        terminal.end()
 
 
 def test_terminal_closes_under_a_command_that_ignores_it(inside, box):
