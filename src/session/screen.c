@@ -39,7 +39,7 @@ static void set_modes(struct screen *screen, bool on) {
 
 static void start_sequence(struct screen *screen) {
   screen->state = SCREEN_SEQUENCE;
-  screen->prefix = '\0';
+  screen->prefix = screen->intermediate = '\0';
   screen->number_count = 0;
   memset(screen->numbers, 0, sizeof screen->numbers);
 }
@@ -51,9 +51,10 @@ static void take_escape(struct screen *screen, char byte) {
   }
   if (byte == '=' || byte == '>')
     screen->keypad = byte == '=';
-  if (byte == 'c') /* full reset */
+  screen->images |= byte == '_'; /* a string for the terminal's own program: hardly anything else */
+  if (byte == 'c')               /* full reset */
     *screen = (struct screen){.used = true};
-  screen->state = byte == '\033' ? SCREEN_ESCAPE : SCREEN_TEXT;
+  screen->state = SCREEN_TEXT;
 }
 
 static void take_number(struct screen *screen, char byte) {
@@ -112,6 +113,10 @@ static void end_sequence(struct screen *screen, char byte) {
     change_keys(screen);
   else if (screen->prefix == '>' && byte == 'm' && (screen->numbers[0] == 4 || !screen->numbers[0]))
     screen->other_keys = screen->numbers[1];
+  else if (screen->intermediate == '$' && byte == '}') {
+    screen->status_line = screen->numbers[0] == 1;
+    screen->status_line_known = true;
+  }
   screen->state = SCREEN_TEXT;
 }
 
@@ -122,26 +127,50 @@ static void take_sequence(struct screen *screen, char byte) {
     take_number(screen, byte);
   else if (byte == ';')
     screen->number_count += screen->number_count + 1 < ARRAY_SIZE(screen->numbers);
-  else if (byte == '\033')
-    screen->state = SCREEN_ESCAPE;
+  else if (byte >= ' ' && byte <= '/')
+    screen->intermediate = byte;
   else if ((unsigned char)byte >= 0x40)
     end_sequence(screen, byte);
 }
 
+/* The second set of controls as UTF-8: some terminals take them as an escape and a letter. */
+#define LEAD 0xc2
+static bool is_second_set(unsigned char byte) {
+  return byte >= 0x80 && byte < 0xa0;
+}
+
+static void take_byte(struct screen *screen, unsigned char byte) {
+  if (byte == LEAD) {
+    screen->state = SCREEN_LEAD;
+  } else if (byte == '\033') {
+    screen->used = true;
+    screen->state = SCREEN_ESCAPE;
+  } else if (screen->state == SCREEN_LEAD && is_second_set(byte)) {
+    screen->used = true;
+    take_escape(screen, (char)(byte - 0x40));
+  } else if (screen->state == SCREEN_ESCAPE) {
+    take_escape(screen, (char)byte);
+  } else if (screen->state == SCREEN_SEQUENCE) {
+    take_sequence(screen, (char)byte);
+  } else {
+    screen->state = SCREEN_TEXT;
+  }
+}
+
+/* Most of it is text. */
+static size_t count_text(const char *bytes, size_t length) {
+  size_t count = 0;
+  while (count < length && bytes[count] != '\033' && (unsigned char)bytes[count] != LEAD)
+    count++;
+  return count;
+}
+
 void screen_feed(struct screen *screen, const char *bytes, size_t length) {
   for (size_t i = 0; i < length; i++) {
-    if (screen->state == SCREEN_TEXT) {
-      const char *escape = memchr(bytes + i, '\033', length - i);
-      if (!escape)
-        return;
-      i = (size_t)(escape - bytes);
-      screen->used = true;
-      screen->state = SCREEN_ESCAPE;
-    } else if (screen->state == SCREEN_ESCAPE) {
-      take_escape(screen, bytes[i]);
-    } else {
-      take_sequence(screen, bytes[i]);
-    }
+    if (screen->state == SCREEN_TEXT)
+      i += count_text(bytes + i, length - i);
+    if (i < length)
+      take_byte(screen, (unsigned char)bytes[i]);
   }
 }
 
@@ -151,16 +180,25 @@ static void append_mode(struct text *text, size_t mode, bool on) {
 
 /* CAN ends a sequence, ST a string; then letters are letters again (G0 in ASCII, shifted in). A
  * soft reset puts margins, attributes and insertion back without moving the cursor; the palette is
- * the user's again. Not all terminals know it (tmux, the Linux console), and within margins of the
- * workload any line of a question could be lost: they are taken away once more, and the cursor,
- * which that sends to the top, is put back. Keys are bytes; the newer way to ask for that is only
- * used where a program has used it, for a terminal that does not know it may move the cursor.
- * Attributes come last: some take the older way for one. */
+ * the user's again, also for bold text. Not all terminals know it (tmux, the Linux console), and
+ * within margins of the workload any line of a question could be lost: they are taken away once
+ * more, and the cursor, which that sends to the top, is put back. Images that lie over the text
+ * would stay there, or below it in its colour. Keys are bytes; the newer way to ask for that, and
+ * the ways to take images and the status line away, are only used where a program has used such,
+ * for a terminal that does not know them may move the cursor or show them. Attributes come last:
+ * some take the older way for one. */
 void screen_append_reset(const struct screen *screen, struct text *text) {
-  text_append(text, "\030\033\\\033[!p\0337\033[r\033[?6l\0338");
+  text_append(text, "\030\033\\");
+  if (screen->status_line_known)
+    text_append(text, "\033[0$}");
+  text_append(text, "\033[!p\0337\033[r\033[?6l\0338");
+  if (screen->images)
+    text_append(text, "\033_Ga=d,q=2\033\\");
   if (screen->keys_known)
     text_append(text, "\033[=0;1u");
-  text_append(text, "\033[>4;0m\033(B\017\033[0m\033>\033]104\033\\\033]110\033\\\033]111\033\\");
+  text_append(
+      text,
+      "\033[>4;0m\033(B\017\033[0m\033>\033]104\033\\\033]105\033\\\033]110\033\\\033]111\033\\");
   for (size_t i = 0; i < SCREEN_MODE_COUNT; i++) {
     if (modes[i].during != LEAVE && modes[i].during != HOME)
       append_mode(text, i, modes[i].during == ON);
@@ -180,4 +218,6 @@ void screen_append_restore(const struct screen *screen, struct text *text) {
   }
   if (screen->keypad)
     text_append(text, "\033=");
+  if (screen->status_line)
+    text_append(text, "\033[1$}");
 }

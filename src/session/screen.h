@@ -17,8 +17,9 @@ struct screen_keys {
 };
 
 struct screen {
-  enum { SCREEN_TEXT, SCREEN_ESCAPE, SCREEN_SEQUENCE } state;
+  enum { SCREEN_TEXT, SCREEN_LEAD, SCREEN_ESCAPE, SCREEN_SEQUENCE } state;
   char prefix;          /* of the sequence under way: one of "?<=>", or 0 */
+  char intermediate;    /* of it: one of those between space and "/", or 0 */
   unsigned numbers[16]; /* of it */
   size_t number_count;
   bool used; /* a sequence was sent: then the terminal knows them, or it is garbled anyway */
@@ -27,6 +28,9 @@ struct screen {
   struct screen_keys keys[2]; /* of the main screen, of the alternate one */
   bool keys_known;
   unsigned other_keys; /* xterm's modifyOtherKeys */
+  bool images;         /* some may lie over the text (kitty's protocol) */
+  bool status_line;    /* what is written goes there, and to no other line */
+  bool status_line_known;
 };
 
 /* Bytes that went to the terminal. */
@@ -36,7 +40,8 @@ void screen_feed(struct screen *screen, const char *bytes, size_t length);
 bool screen_is_alternate(const struct screen *screen);
 
 /* What makes any terminal readable again, whatever was printed before: ends half a sequence, plain
- * letters, no margins, no mouse, no bracketed paste, one byte for a key, cursor shown. */
+ * letters, no margins, no images, no mouse, no bracketed paste, one byte for a key, cursor shown.
+ */
 void screen_append_reset(const struct screen *screen, struct text *text);
 
 /* What brings the program's modes back. */

@@ -399,6 +399,27 @@ static void test_keys_are_bytes(void **state) {
   assert_true(restores(&screen, "\033[=0;1u") && !restores(&screen, "\033[>4"));
 }
 
+/* Neither over nor below the question, nor may it be squeezed into one line. Nothing of that is
+ * sent to a terminal that may not know it. */
+static void test_nothing_lies_over_it(void **state) {
+  (void)state;
+  static const char *const images[] = {"\033_Gf=24,s=1,v=1;AAAA\033\\", "\xc2\x9fGa=T;\xc2\x9c",
+                                       "\033[3\xc2\x9fGa=T\033\\", "\033\033_G\033\\"};
+  struct screen screen = {0};
+  feed(&screen, "text _G \xc3\x9f \xc2\xa9_ \033[1$q\033[2$~\033[1}");
+  assert_false(resets(&screen, "\033_") || resets(&screen, "$}") || restores(&screen, "$}"));
+  for (size_t i = 0; i < ARRAY_SIZE(images); i++) {
+    struct screen covered = {0};
+    feed(&covered, images[i]);
+    assert_true(resets(&covered, "\033_Ga=d,q=2\033\\"));
+  }
+  feed(&screen, "\033[1$}");
+  assert_true(resets(&screen, "\030\033\\\033[0$}") && restores(&screen, "\033[1$}"));
+  feed(&screen, "\033[$}");
+  assert_true(resets(&screen, "\033[0$}") && !restores(&screen, "$}"));
+  assert_true(resets(&screen, "\033]105\033\\")); /* the colour of what is bold */
+}
+
 static void test_reset_comes_first(void **state) {
   (void)state;
   struct text text = {0};
@@ -423,6 +444,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_screen),
     cmocka_unit_test(test_margins),
     cmocka_unit_test(test_keys_are_bytes),
+    cmocka_unit_test(test_nothing_lies_over_it),
     cmocka_unit_test(test_reset_comes_first),
 };
 
