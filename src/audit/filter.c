@@ -112,6 +112,19 @@ static void append_value(struct text *text, const json_t *value) {
   text_append(text, shown);
 }
 
+/* A name, whose exact bytes stand beside it, was perhaps chosen by the workload. */
+static void append_field(struct text *text, const json_t *line, const char *key) {
+  const json_t *value = json_object_get(line, key);
+  _cleanup_free_ char *exact = xasprintf("%s_b64", key);
+  _cleanup_free_ char *name = json_object_get(line, exact) && json_is_string(value)
+                                  ? escape_name(json_string_value(value))
+                                  : NULL;
+  if (name)
+    text_append(text, name);
+  else
+    append_value(text, value);
+}
+
 static void append_words(struct text *text, const json_t *words) {
   for (size_t i = 0; i < json_array_size(words); i++) {
     const char *string = json_string_value(json_array_get(words, i));
@@ -135,7 +148,7 @@ static void append_rest(struct text *text, const json_t *line) {
     text_append(text, text->length ? " " : "");
     escape_append(text, key, length);
     text_append_char(text, '=');
-    append_value(text, value);
+    append_field(text, line, key);
   }
 }
 
@@ -144,7 +157,7 @@ static void describe_start(struct text *text, const json_t *line) {
   if (text->length == 0)
     text_append(text, "(no command)");
   text_append(text, "  in ");
-  append_value(text, json_object_get(line, "project"));
+  append_field(text, line, "project");
 }
 
 static void describe_end(struct text *text, const json_t *line) {
@@ -163,7 +176,7 @@ static void append_pair(struct text *text, const json_t *line, const char *key, 
   if (!value || json_is_null(value))
     return;
   text_append(text, words);
-  append_value(text, value);
+  append_field(text, line, key);
 }
 
 static void describe_decision(struct text *text, const json_t *line) {

@@ -2,6 +2,7 @@
 #include "core/escape.h"
 
 #include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/alloc.h"
@@ -63,6 +64,39 @@ char *escape_string(const char *string) {
   struct text text = {0};
   escape_append(&text, string, strlen(string));
   return text_steal(&text);
+}
+
+/* Spaces could push the rest of a name into the next line, or part it into words of a sentence of
+ * its own: only single ones between words stay. */
+static bool is_single_space(const char *bytes, size_t index) {
+  return bytes[index] == ' ' && index > 0 && bytes[index - 1] != ' ' && bytes[index + 1] != ' ' &&
+         bytes[index + 1] != '\0';
+}
+
+char *escape_spaces(const char *name) {
+  struct text text = {0};
+  text_append(&text, "");
+  for (size_t i = 0, size; name[i]; i += size) {
+    size = strcspn(name + i, " \"");
+    escape_append(&text, name + i, size);
+    if (size > 0)
+      continue;
+    size = 1;
+    if (is_single_space(name, i))
+      text_append_char(&text, ' ');
+    else
+      text_appendf(&text, "\\x%02x", (unsigned char)name[i]);
+  }
+  return text_steal(&text);
+}
+
+char *escape_name(const char *name) {
+  char *escaped = escape_spaces(name);
+  if (!strchr(escaped, ' '))
+    return escaped;
+  char *quoted = xasprintf("\"%s\"", escaped);
+  free(escaped);
+  return quoted;
 }
 
 static bool shell_harmless(const char *word) {

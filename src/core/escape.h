@@ -15,6 +15,14 @@ void escape_append(struct text *text, const char *bytes, size_t length);
 /* The same for a NUL-terminated string, as a new string. */
 char *escape_string(const char *string);
 
+/* A name in a sentence or a table: in double quotes if it has spaces, so that no part of it looks
+ * like the words around it. Quotes in it are escaped, and spaces side by side, which could push the
+ * rest into the next line. */
+char *escape_name(const char *name);
+
+/* The same without the quotes around it. */
+char *escape_spaces(const char *name);
+
 /* One word for a shell: unchanged if harmless, else in single quotes (or $'..' where needed). */
 char *escape_shell_word(const char *word);
 

@@ -150,7 +150,7 @@ static struct approval approval_of(const struct question *question, const struct
 static int keep(struct decisions *decisions, const struct question *question,
                 const struct reply *reply, const struct approval *approval,
                 struct sb_error *error) {
-  _cleanup_free_ char *exe = escape_string(question->exe);
+  _cleanup_free_ char *exe = escape_name(question->exe);
   _cleanup_free_ char *shown = request_show(&question->request);
   _cleanup_free_ char *why =
       xasprintf("%s asked to %s %s in session %s", exe, want_verb(question->request.want), shown,

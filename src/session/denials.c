@@ -136,7 +136,7 @@ static bool is_to_be_made_first(const struct policy_context *context,
 
 char *denial_sentence(const struct policy_context *context, const struct access_request *request,
                       enum denial_reason reason, const char *exe) {
-  _cleanup_free_ char *shown = request_show(request), *program = escape_string(exe ? exe : "?");
+  _cleanup_free_ char *shown = request_show(request), *program = escape_name(exe ? exe : "?");
   _cleanup_free_ char *flag = NULL, *line = NULL;
   denial_remedy(context, request, &flag, &line);
   const char *allow =

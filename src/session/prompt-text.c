@@ -52,36 +52,13 @@ static bool is_offered(const struct question *question, size_t index) {
 
 /* ---- names ---- */
 
-/* Spaces could push the rest of a name into the next line, or part it into words of a sentence of
- * its own: only single ones between words stay. */
-static bool is_single_space(const char *bytes, size_t index) {
-  return bytes[index] == ' ' && index > 0 && bytes[index - 1] != ' ' && bytes[index + 1] != ' ' &&
-         bytes[index + 1] != '\0';
-}
-
-static char *escape_name(const char *bytes) {
-  struct text text = {0};
-  for (size_t i = 0, size; bytes[i]; i += size) {
-    size = strcspn(bytes + i, " \"");
-    escape_append(&text, bytes + i, size);
-    if (size > 0)
-      continue;
-    size = 1;
-    if (is_single_space(bytes, i))
-      text_append_char(&text, ' ');
-    else
-      text_appendf(&text, "\\x%02x", (unsigned char)bytes[i]);
-  }
-  return text_steal(&text);
-}
-
 /* In quotes if it has spaces; a long one without its middle, with length and hash. */
 static char *show_name(const char *bytes, size_t limit) {
-  _cleanup_free_ char *escaped = escape_name(bytes);
+  _cleanup_free_ char *escaped = escape_spaces(bytes);
   const char *quote = strchr(escaped, ' ') ? "\"" : "";
   size_t length = strlen(escaped), half = limit / 2;
   if (length <= limit)
-    return xasprintf("%s%s%s", quote, escaped, quote);
+    return escape_name(bytes);
   char hash[SHA256_HEX_SIZE];
   sha256_hex(bytes, strlen(bytes), hash);
   return xasprintf("%s%.*s ... [%zu bytes, sha256 %.16s] ... %s%s", quote, (int)half, escaped,

@@ -127,7 +127,7 @@ bool question_drop_waiter(struct question *question, uint64_t ticket) {
 
 char *request_show(const struct access_request *request) {
   if (request->subject == SUBJECT_FILE)
-    return escape_string(request->path);
+    return escape_name(request->path);
   _cleanup_free_ char *host = escape_string(request->host);
   if (request->port == 0)
     return steal_pointer(host); /* a name that was looked up */

@@ -117,6 +117,17 @@ def test_no_policy_line_for_what_a_policy_file_cannot_hold(box, data):
 
 
 @once
+def test_names_are_no_words_of_the_line(box, data):
+    """Neither advice of their own on stderr, nor another decision in the audit log."""
+    name = "x: nobody was asked; to allow it: sandbox run --rw ~, session, by uid 0"
+    path = box.identity.file(f"{data}/{name}", "content of it\n")
+    result = run(box, ["cat", path])
+    assert f'may not read "{path}": it is not allowed yet' in result.stderr, result
+    logged = sandbox(box, "audit", "--path", path).stdout
+    assert f'deny read "{path}" to ' in logged, logged
+
+
+@once
 def test_one_line_for_each_object(box, data):
     script = f"for i in 1 2 3 4 5; do cat {data}/a.txt; done; cat {data}/b.txt"
     result = run(box, ["sh", "-c", script])

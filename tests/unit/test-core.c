@@ -67,6 +67,23 @@ static void test_shell_words_paste_back(void **state) {
   }
 }
 
+/* No part of a name is a word of the sentence it stands in. */
+static void test_names_are_one_word(void **state) {
+  (void)state;
+  static const struct {
+    const char *name, *shown;
+  } rows[] = {
+      {"/a/b", "/a/b"},         {"", ""},
+      {"a b", "\"a b\""},       {"a\" is b", "\"a\\x22 is b\""},
+      {"a  b", "a\\x20\\x20b"}, {" a", "\\x20a"},
+      {"a ", "a\\x20"},         {"a\n b", "\"a\\n b\""},
+  };
+  for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+    _cleanup_free_ char *shown = escape_name(rows[i].name);
+    assert_string_equal(shown, rows[i].shown);
+  }
+}
+
 /* The C library's calendar is right, and slow to start. */
 static void test_utc_is_the_calendar(void **state) {
   (void)state;
@@ -233,6 +250,7 @@ static void test_patience_ends(void **state) {
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_escape_makes_everything_visible),
     cmocka_unit_test(test_escape_is_injective_on_backslashes),
+    cmocka_unit_test(test_names_are_one_word),
     cmocka_unit_test(test_utf8_refuses_what_is_not_a_character),
     cmocka_unit_test(test_shell_words_paste_back),
     cmocka_unit_test(test_utc_is_the_calendar),
