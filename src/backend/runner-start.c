@@ -14,6 +14,7 @@
 #include "backend/runner-private.h"
 #include "core/cleanup.h"
 #include "core/escape.h"
+#include "core/pty.h"
 
 /* The tools say "1" or print something of their own: what a shell would say is known before. */
 static int check_command(struct runner *runner, struct sb_error *error) {
@@ -61,17 +62,6 @@ static int create_limits(struct runner *runner, struct sb_error *error) {
 
 /* ---- descriptors ---- */
 
-static int open_terminal(int *ret_slave, struct sb_error *error) {
-  _cleanup_close_ int master = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
-  char name[64];
-  if (master < 0 || grantpt(master) < 0 || unlockpt(master) < 0 ||
-      ptsname_r(master, name, sizeof name) != 0)
-    return sb_fail_errno(error, "making a terminal");
-  *ret_slave = open(name, O_RDWR | O_NOCTTY | O_CLOEXEC);
-  return *ret_slave < 0 ? sb_fail_errno(error, "opening the terminal '%s'", name)
-                        : steal_fd(&master);
-}
-
 /* Which descriptors the tool gets; what is opened for it is closed once the guard has it. */
 struct ends {
   int slave, status, channel;
@@ -94,9 +84,9 @@ static int open_streams(struct runner *runner, struct guard_input *input, struct
   }
   if (!runner->terminal.any)
     return 0;
-  int master = open_terminal(&ends->slave, error);
-  if (master < 0)
-    return -1;
+  int master, result = pty_open(&master, &ends->slave);
+  if (result < 0)
+    return sb_fail(error, SB_CODE_SYSTEM, -result, "making a terminal");
   input->terminal = ends->slave;
   for (int fd = 0; fd < 3; fd++) {
     if (runner->terminal.used[fd])

@@ -18,6 +18,7 @@
 #include "core/file.h"
 #include "core/json.h"
 #include "core/path.h"
+#include "core/pty.h"
 #include "session/terminal.h"
 
 #define LENT_TERMINAL_MS 200 /* how often to look whether the terminal came back */
@@ -89,21 +90,30 @@ static int exit_code_of(int status) {
   return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
-static void take_warning(struct relay *relay, const json_t *message) {
-  const char *text = json_string_value(json_object_get(message, "text"));
-  if (text && relay->terminal.modes.raw)
-    strv_add(&relay->unsaid, text);
-  else if (text)
-    cli_warn("%s", text);
+static void say_all(struct relay *relay) {
+  STRV_FOREACH (text, &relay->unsaid)
+    cli_warn("%s", *text);
+  strv_clear(&relay->unsaid);
+}
+
+static void speak(struct relay *relay) {
+  if (relay->unsaid.count == 0 || !terminal_begin_saying(&relay->terminal))
+    return;
+  say_all(relay);
+  terminal_end_saying(&relay->terminal);
 }
 
 static void say_the_rest(struct relay *relay, struct terminal_patience *patience) {
-  if (relay->unsaid.count > 0 && terminal_begin_saying_last(&relay->terminal, patience)) {
-    STRV_FOREACH (text, &relay->unsaid)
-      cli_warn("%s", *text);
-  }
+  if (relay->unsaid.count > 0 && terminal_begin_saying_last(&relay->terminal, patience))
+    say_all(relay);
   terminal_end_saying(&relay->terminal);
   strv_clear(&relay->unsaid);
+}
+
+static void take_warning(struct relay *relay, const json_t *message) {
+  const char *text = json_string_value(json_object_get(message, "text"));
+  if (text)
+    strv_add(&relay->unsaid, text);
 }
 
 static int handle_event(struct relay *relay, const json_t *message, struct sb_error *error) {
@@ -141,7 +151,8 @@ static int relay_once(struct relay *relay, struct sb_error *error) {
   struct pollfd watched[2 + TERMINAL_WATCH_COUNT] = {{.fd = relay->connection.fd, .events = POLLIN},
                                                      {.fd = relay->signals, .events = POLLIN}};
   terminal_watch(&relay->terminal, watched + 2);
-  int wait = terminal_is_lent(&relay->terminal) ? LENT_TERMINAL_MS : -1;
+  bool unsaid = relay->unsaid.count > 0 && !relay->terminal.modes.raw;
+  int wait = terminal_is_lent(&relay->terminal) || unsaid ? LENT_TERMINAL_MS : -1;
   int ready = poll(watched, ARRAY_SIZE(watched), wait);
   if (relay->terminal.master >= 0)
     terminal_set_raw(&relay->terminal); /* if it has come back meanwhile */
@@ -153,27 +164,54 @@ static int relay_once(struct relay *relay, struct sb_error *error) {
   int result = watched[0].revents ? read_event(relay, error) : 0;
   while (result == 0 && relay->exit_code < 0 && client_has_message(&relay->connection))
     result = read_event(relay, error);
+  speak(relay);
   return result;
+}
+
+/* A command that holds our terminal reads what is typed there, and writes over questions, as long
+ * as anything of it runs in the session: perhaps long after us. */
+static int open_streams(struct relay *relay, const struct exec_options *options, int own[3],
+                        int *ret_slave, struct sb_error *error) {
+  int master;
+  if (options->terminal || !relay->terminal.any)
+    return 0;
+  int result = pty_open(&master, ret_slave);
+  if (result < 0)
+    return sb_fail(error, SB_CODE_SYSTEM, -result, "making a terminal");
+  for (int fd = 0; fd < 3; fd++) {
+    if (relay->terminal.used[fd])
+      own[fd] = *ret_slave;
+  }
+  terminal_connect(&relay->terminal, master);
+  return 0;
+}
+
+static enum terminal_mode terminal_mode_of(const struct exec_options *options) {
+  return options->terminal ? TERMINAL_ALWAYS : options->bare ? TERMINAL_NEVER : TERMINAL_AUTO;
 }
 
 int session_exec(const char *folder, const struct exec_options *options, struct sb_error *error) {
   struct relay relay = {
       .connection = {.fd = -1},
-      .terminal = terminal_new(options->terminal ? TERMINAL_ALWAYS : TERMINAL_NEVER),
+      .terminal = terminal_new(terminal_mode_of(options)),
       .exit_code = -1,
       .command = options->arguments[0],
   };
   struct exec_input input = {.reader = STDIN_FILENO};
+  _cleanup_close_ int slave = -1;
   if (client_open(folder, &relay.connection, error) < 0)
     return -1;
   client_set_patience(&relay.connection, CLIENT_WAIT_FOREVER);
   relay.signals = take_signals();
   terminal_join(&relay.terminal, options->state_home);
   int result = options->feed ? exec_input_open(&input, error) : 0;
-  const int own[] = {input.reader, STDOUT_FILENO, STDERR_FILENO};
+  int own[] = {input.reader, STDOUT_FILENO, STDERR_FILENO};
+  if (result == 0)
+    result = open_streams(&relay, options, own, &slave, error);
   if (result == 0)
     result = client_send(&relay.connection, exec_request(options), own,
                          options->terminal ? 0 : ARRAY_SIZE(own), error);
+  cleanup_close_fd(&slave); /* now it is the command's */
   while (result == 0 && relay.exit_code < 0)
     result = relay_once(&relay, error);
   struct terminal_patience patience = terminal_patience_new(relay.signals, false);
@@ -255,6 +293,11 @@ static bool wants_terminal(const struct invocation *invocation) {
   return isatty(STDIN_FILENO) && isatty(STDOUT_FILENO);
 }
 
+static bool wants_none(const struct invocation *invocation) {
+  const char *value = invocation_value(invocation, EXEC_TTY);
+  return value && strcmp(value, "never") == 0;
+}
+
 static int collect_environment(const struct invocation *invocation, struct strv *ret_list,
                                struct sb_error *error) {
   for (size_t i = 0; i < invocation->option_count; i++) {
@@ -314,6 +357,7 @@ static int exec_main(const struct invocation *invocation) {
       .arguments = words,
       .argument_count = invocation->operand_count - (size_t)(words - invocation->operands),
       .terminal = wants_terminal(invocation),
+      .bare = wants_none(invocation),
   };
   return run_in_session(invocation, &options);
 }
@@ -337,7 +381,8 @@ const struct verb exec_verb = {
     .summary = "run one more command in a running session",
     .description =
         "Runs COMMAND in the session SID, confined exactly like its first command. It is started "
-        "by the session's own init and gets your stdin, stdout and stderr. This takes about as "
+        "by the session's own init and gets your stdin, stdout and stderr; what of these is a "
+        "terminal is relayed to one of its own, unless --tty never says otherwise. This takes about as "
         "long as starting the command itself: keep a session with 'sandbox run --detach' and run "
         "a thousand commands in it.",
     .options = exec_options,

@@ -34,7 +34,8 @@ struct exec_options {
   const char *state_home;   /* NULL: there is none */
   char *const *environment; /* NAME=value */
   size_t environment_count;
-  bool terminal;
-  bool feed; /* stdin is a file that the session must not get */
+  bool terminal; /* one of its own for all three streams */
+  bool bare;     /* it may have ours; otherwise it is relayed where a stream is one */
+  bool feed;     /* stdin is a file that the session must not get */
 };
 int session_exec(const char *folder, const struct exec_options *options, struct sb_error *error);

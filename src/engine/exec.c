@@ -5,28 +5,15 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "core/cleanup.h"
 #include "core/file.h"
+#include "core/pty.h"
 #include "engine/channel.h"
 #include "engine/command.h"
-
-int exec_open_terminal(int *ret_master, int *ret_slave) {
-  int unlock = 0;
-  _cleanup_close_ int master = open("/dev/ptmx", O_RDWR | O_NOCTTY | O_CLOEXEC);
-  if (master < 0 || ioctl(master, TIOCSPTLCK, &unlock) < 0)
-    return -errno;
-  int slave = ioctl(master, TIOCGPTPEER, O_RDWR | O_NOCTTY | O_CLOEXEC);
-  if (slave < 0)
-    return -errno;
-  *ret_master = steal_fd(&master);
-  *ret_slave = slave;
-  return 0;
-}
 
 /* The mapped description and the arrays of pointers made from it. */
 struct description {
@@ -127,7 +114,7 @@ static int arrange(const struct exec_input *input, const struct description *des
     command->descriptors[fd] = input->fds[fd + 1];
   if (!description->header->terminal)
     return input->fds[1] < 0 || input->fds[2] < 0 || input->fds[3] < 0 ? -EBADF : 0;
-  int master, result = exec_open_terminal(&master, ret_terminal);
+  int master, result = pty_open(&master, ret_terminal);
   if (result < 0)
     return result;
   result = send_terminal(input, master);

@@ -38,6 +38,3 @@ bool exec_table_end(struct exec_table *table, pid_t pid, uint32_t *ret_id);
 
 /* Signals the process group of one. */
 void exec_table_signal(const struct exec_table *table, uint32_t id, int signal);
-
-/* A new terminal of the session. Returns 0 or a negative errno. */
-int exec_open_terminal(int *ret_master, int *ret_slave);

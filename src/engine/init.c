@@ -19,6 +19,7 @@
 
 #include "core/cleanup.h"
 #include "core/file.h"
+#include "core/pty.h"
 #include "engine/channel.h"
 #include "engine/command.h"
 #include "engine/confine.h"
@@ -241,7 +242,7 @@ static int open_terminal(struct init *init, int *ret_terminal) {
   *ret_terminal = -1;
   if (!init->input->has_terminal)
     return 0;
-  int master, slave, result = exec_open_terminal(&master, &slave);
+  int master, slave, result = pty_open(&master, &slave);
   if (result < 0)
     return report_failure(init->report, STEP_TERMINAL, result);
   struct message message = {.kind = MESSAGE_TERMINAL};

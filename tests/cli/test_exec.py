@@ -3,6 +3,7 @@ confinement, and that a thousand of them leave nothing."""
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import time
@@ -363,6 +364,41 @@ def test_hang_up_ends_the_command(box):
         child.expect("ready")
         child.close(force=True)
         assert eventually(lambda: len(commands_of(box, sid)) == 1), commands_of(box, sid)
+
+
+@pytest.mark.parametrize("how", ["</dev/null", "| cat", ">out"])
+def test_the_terminal_is_not_left_to_the_command(box, how):
+    """Whatever of the streams is one: it could read what is typed there as long as the session lasts."""
+    device = "stat -L -c %t:%T /proc/self/fd/0 /proc/self/fd/1 /proc/self/fd/2"
+    script = f"{device} >devices; test -t 2 && echo still a terminal >&2"
+    with idle(box) as sid:
+        for options, held in ([], False), (["--tty", "never"], True):
+            line = shlex.join([box.world.command, "exec", *options, sid, "--", "sh", "-c", script])
+            child = pexpect.spawn("sh", ["-c", f"stat -L -c %t:%T /dev/stderr; {line} {how}"], cwd=box.project,
+                                  env=box.identity.environment(), preexec_fn=box.identity.become, timeout=10)
+            child.expect("([0-9a-f]+:[0-9a-f]+)\r\n")
+            ours = child.match[1].decode()
+            child.expect("still a terminal")
+            child.expect(pexpect.EOF)
+            child.close()
+            with open(box.path("devices")) as source:
+                assert (ours in source.read().split()) == held
+
+
+def test_lines_typed_for_a_command_whose_output_goes_elsewhere(box):
+    with idle(box) as sid:
+        line = shlex.join([box.world.command, "exec", sid, "--", "sh", "-c", "echo ready >&2; cat"])
+        child = pexpect.spawn("sh", ["-c", f"{line} >out; echo over $?"], cwd=box.project,
+                              env=box.identity.environment(), preexec_fn=box.identity.become, timeout=10)
+        child.expect("ready")
+        child.sendline("one")
+        child.sendline("two")
+        time.sleep(0.3)
+        child.sendeof()
+        child.expect("over 0")
+        child.close()
+        with open(box.path("out")) as source:
+            assert source.read() == "one\ntwo\n"
 
 
 def test_terminal_on_request(box):
