@@ -58,7 +58,8 @@ struct watch {
   struct pending *pending;
   size_t pending_count;
   char shown[QUESTION_ID_SIZE]; /* id of the question on the screen */
-  bool fits;                    /* on the screen */
+  bool fits;                    /* on the screen, */
+  unsigned width, height;       /* which was this large then */
   uint64_t quiet_until_ns;
   bool keys; /* stdin and stdout are a terminal */
   bool json, over;
@@ -95,6 +96,12 @@ static bool is_shown(const struct watch *watch, const struct question *question)
   return strcmp(watch->shown, question->id) == 0;
 }
 
+/* What was shown may be broken or out of sight since. */
+static bool has_changed_size(const struct watch *watch) {
+  return watch->width != prompt_width(STDOUT_FILENO) ||
+         watch->height != prompt_height(STDOUT_FILENO);
+}
+
 /* A session in the background of this terminal prints to it: not while there is a question, or it
  * could paint over what it asks itself. */
 static bool take_turn(struct watch *watch) {
@@ -106,18 +113,21 @@ static bool take_turn(struct watch *watch) {
 
 /* The oldest question as a prompt, if we have keys; the others wait behind it. */
 static void show_oldest(struct watch *watch) {
-  if (!watch->keys || !take_turn(watch) || is_shown(watch, watch->pending[0].question))
+  if (!watch->keys || !take_turn(watch) ||
+      (is_shown(watch, watch->pending[0].question) && !has_changed_size(watch)))
     return;
   const struct pending *oldest = &watch->pending[0];
   uint64_t now = now_ns();
+  watch->width = prompt_width(STDOUT_FILENO);
+  watch->height = prompt_height(STDOUT_FILENO);
   struct prompt_view view = {
       .session_id = watch->sessions[oldest->session].id,
       .mark = "watch",
       .more = watch->pending_count - 1,
       .seconds =
           oldest->deadline_ns > now ? (unsigned)((oldest->deadline_ns - now) / 1000000000) : 0,
-      .width = prompt_width(STDOUT_FILENO),
-      .height = prompt_height(STDOUT_FILENO),
+      .width = watch->width,
+      .height = watch->height,
   };
   _cleanup_text_ struct text text = {0};
   tcflush(STDIN_FILENO, TCIFLUSH); /* typed before anybody could see the question */
@@ -327,7 +337,8 @@ static void take_key(struct watch *watch, char key) {
   struct reply reply;
   if (key == 'q' || key == '\003' || key == '\004')
     watch->over = true;
-  else if (watch->pending_count == 0 || !is_shown(watch, watch->pending[0].question))
+  else if (watch->pending_count == 0 || !is_shown(watch, watch->pending[0].question) ||
+           has_changed_size(watch))
     return;
   else if (key == 'f') {
     _cleanup_text_ struct text text = {0};

@@ -376,8 +376,7 @@ def refuses_and_allows(terminal, box):
     time.sleep(0.5)
     assert not os.path.exists(box.path("allowed"))
     terminal.setwinsize(24, 80)
-    press(terminal, "s")  # watch looks again only now
-    time.sleep(0.5)
+    time.sleep(1.5)  # watch looks once a second
     press(terminal, "s")
     assert eventually(lambda: os.path.exists(box.path("allowed")))
 
@@ -620,6 +619,23 @@ def test_watch_answers_with_keys(box, data):
         press(terminal, "d")
         assert session.result()[:2] == (1, "content of a\n")
         terminal.see("has ended")
+        terminal.send("q")
+        assert exit_status(terminal) == 0
+
+
+def test_watch_shows_it_again_on_a_smaller_screen(box, data):
+    """What does not fit any more is not allowed by what was seen before."""
+    with dynamic.asking(box, ["cat", f"{data}/a.txt"]) as session:
+        terminal = Terminal(box, [box.world.command, "watch"])
+        see_question(terminal, f"{data}/a.txt")
+        time.sleep(QUIET)
+        terminal.setwinsize(4, 80)
+        terminal.send("s")
+        terminal.see("too small")
+        terminal.see(ASKED)
+        press(terminal, "s")
+        press(terminal, "d")
+        assert session.result()[:2] == (1, "")
         terminal.send("q")
         assert exit_status(terminal) == 0
 
