@@ -111,6 +111,20 @@ static int find_id(const char *folder, const char *prefix, char **ret_id, struct
   return result;
 }
 
+/* As many letters as 'sandbox watch' lists. With fewer the command could take its question back and
+ * ask others until the id of one begins alike, and nobody has seen that one. */
+enum { LEAST_LETTERS = 8 };
+
+static int check_length(const struct invocation *invocation, struct sb_error *error) {
+  const char *prefix = invocation->operands[1];
+  if (strcmp(invocation->verb->name, "approve") != 0 || strlen(prefix) >= LEAST_LETTERS)
+    return 0;
+  _cleanup_free_ char *shown = escape_string(prefix);
+  sb_fail(error, SB_CODE_USAGE, 0, "'%s' could be another request by now", shown);
+  return sb_hint(error, "write at least the first %d letters of it, as 'sandbox watch' lists them",
+                 LEAST_LETTERS);
+}
+
 static json_t *answer_message(const struct invocation *invocation, const char *id,
                               const char *scope, const char *cwd) {
   bool approve = strcmp(invocation->verb->name, "approve") == 0;
@@ -135,7 +149,7 @@ static int send_answer(const struct invocation *invocation, json_t **ret_reply,
     return sb_hint(error, "sandbox %s SID ID; 'sandbox watch' lists what waits",
                    invocation->verb->name);
   }
-  if (choose_scope(invocation, &scope, error) < 0 ||
+  if (choose_scope(invocation, &scope, error) < 0 || check_length(invocation, error) < 0 ||
       session_choose(&choice, invocation->operands[0], error) < 0 ||
       find_id(choice.entry->folder, invocation->operands[1], &id, error) < 0)
     return -1;
@@ -165,10 +179,11 @@ const struct verb approve_verb = {
     .name = "approve",
     .synopsis = "[OPTION]... SID ID",
     .summary = "allow what a session asks for",
-    .description = "Allows the request ID of the session SID; the call that waits for it goes on. "
-                   "'sandbox watch' shows what waits. Any unambiguous beginning of both ids will "
-                   "do. Secrets can be allowed for one access or for the session, never for "
-                   "longer.",
+    .description =
+        "Allows the request ID of the session SID; the call that waits for it goes on. "
+        "'sandbox watch' shows what waits. Any unambiguous beginning of SID will do, and "
+        "the first eight letters of ID. Secrets can be allowed for one access or for the session, never for "
+        "longer.",
     .options = approve_options,
     .operand_completion = COMPLETE_SESSION,
     .run = answer_main,

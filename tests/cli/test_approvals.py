@@ -239,6 +239,8 @@ def pending(session):
 WRONG_WORDS = [
     (["approve"], "needs a session and a request"),
     (["approve", "{sid}", "nosuchid"], "no request 'nosuchid' waits"),
+    (["approve", "{sid}", "{id:.7}"], "could be another request by now"),
+    (["deny", "{sid}", "nosuch"], "no request 'nosuch' waits"),
     (["approve", "{sid}", "{id}", "--once", "--user"], "more than one scope"),
     (["approve", "{sid}", "{id}", "--session", "--tree", "/etc"], "is not a folder above"),
     (["approve", "{sid}", "{id}", "--session", "--tree", "/"], "too much to allow"),
