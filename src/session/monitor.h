@@ -46,7 +46,8 @@ struct monitor {
   bool announced;
   int early; /* a signal that came before the workload: it gets it when it is there */
   uint64_t early_until_ns;
-  bool stop_asked; /* SIGTSTP reached us and was passed on */
+  bool stop_asked; /* SIGTSTP reached us and was passed on; */
+  bool continued;  /* so did SIGCONT since, before anything had stopped */
   int abandoned;   /* the signal that ended the start */
   bool timed_out;  /* the wall time ran out */
   bool killed;     /* by `sandbox kill` or a limit that only we noticed */

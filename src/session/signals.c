@@ -54,6 +54,34 @@ void signals_give_back(struct monitor *monitor) {
   sigprocmask(SIG_SETMASK, &monitor->original_mask, NULL);
 }
 
+static volatile sig_atomic_t came_back;
+
+static void note_return(int signal) {
+  (void)signal;
+  came_back = 1;
+}
+
+/* Whoever was brought back before he came to it must not stop: nobody would bring him back again. A
+ * stop signal makes the kernel forget a SIGCONT that waits to be read, so from here on it does not
+ * wait; and one that comes later makes it forget the stop. */
+static void stop(pid_t stopped) {
+  sigset_t stop, back;
+  struct sigaction noted = {.sa_handler = note_return}, usual;
+  sigemptyset(&stop);
+  sigaddset(&stop, SIGTSTP);
+  sigemptyset(&back);
+  sigaddset(&back, SIGCONT);
+  sigaction(SIGCONT, &noted, &usual);
+  sigprocmask(SIG_UNBLOCK, &back, NULL);
+  kill(stopped, SIGTSTP);
+  if (came_back && stopped)
+    sigtimedwait(&stop, NULL, &(struct timespec){0});
+  sigprocmask(SIG_UNBLOCK, &stop, NULL); /* we stop here */
+  sigprocmask(SIG_BLOCK, &stop, NULL);
+  sigprocmask(SIG_BLOCK, &back, NULL);
+  sigaction(SIGCONT, &usual, NULL);
+}
+
 /* Stops our own job as Ctrl-Z does, until the user brings it back with fg or bg. Without a terminal
  * nobody pressed it: a workload that stops itself must not stop its own time limit, nor the program
  * that started us and shares our process group. */
@@ -63,15 +91,11 @@ void signals_stop_with_workload(struct monitor *monitor) {
   /* Who was asked to stop is not the one to stop others: another session of the same job has done
    * so, and stopping it again after the user has brought it back would be the opposite. */
   pid_t stopped = monitor->stop_asked ? getpid() : 0;
+  came_back = monitor->stop_asked && monitor->continued;
   monitor->stop_asked = false;
   supervision_lend(monitor); /* or all others at this terminal would wait for it */
   terminal_restore(&monitor->terminal);
-  sigset_t stop;
-  sigemptyset(&stop);
-  sigaddset(&stop, SIGTSTP);
-  kill(stopped, SIGTSTP);
-  sigprocmask(SIG_UNBLOCK, &stop, NULL); /* we stop here */
-  sigprocmask(SIG_BLOCK, &stop, NULL);
+  stop(stopped);
   terminal_set_raw(&monitor->terminal);
   terminal_resize(&monitor->terminal);
   engine_send(&monitor->engine, MESSAGE_CONTINUE, 0);
@@ -112,6 +136,11 @@ void signals_handle(struct monitor *monitor, int signal) {
   }
   /* SIGSTOP, because the workload's group may be an orphan, which ignores SIGTSTP; init tells us
    * that it stopped, and then we stop, too. */
+  /* Perhaps nothing is ever told to have stopped: whoever waits for a child that he shares his
+   * memory with (vfork) cannot stop, and the child has. */
+  monitor->continued = signal == SIGCONT;
+  if (monitor->continued && monitor->stop_asked)
+    engine_send(&monitor->engine, MESSAGE_CONTINUE, 0);
   if (signal == SIGTSTP) {
     monitor->stop_asked = true;
     engine_send(&monitor->engine, MESSAGE_SIGNAL_GROUP, SIGSTOP);

@@ -554,6 +554,22 @@ def test_terminal_closes_under_a_command_that_ignores_it(inside, box):
     assert not new_processes(before)
 
 
+def test_brought_back_before_it_has_stopped(box):
+    """Whoever stops and continues it in one breath finds it running."""
+    process = box.start(["sh", "-c", "echo ready; until test -e go; do sleep 0.02; done"], stdout=subprocess.PIPE)
+    assert process.stdout.readline() == b"ready\n"
+    for number in range(60):
+        process.send_signal(signal.SIGTSTP)
+        time.sleep(number % 12 * 0.0002)
+        process.send_signal(signal.SIGCONT)
+        time.sleep(0.02)
+    box.identity.file(box.path("go"), "")
+    try:
+        assert process.wait(5 * SCALE) == 0
+    finally:
+        process.kill()
+
+
 def test_stop_signal_without_a_terminal(outer, box):
     """SIGTSTP stops command and monitor together, SIGCONT brings both back."""
     log = box.path("log")
