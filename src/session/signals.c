@@ -115,6 +115,22 @@ static void keep_early_signal(struct monitor *monitor, int signal) {
   monitor->early_until_ns = monotonic_ns() + EARLY_SIGNAL_NS;
 }
 
+/* SIGSTOP, because the workload's group may be an orphan, which ignores SIGTSTP; init tells us that
+ * it stopped, and then we stop, too. */
+static void pass_stop(struct monitor *monitor) {
+  monitor->stop_asked = true;
+  monitor->continued = false;
+  engine_send(&monitor->engine, MESSAGE_SIGNAL_GROUP, SIGSTOP);
+}
+
+/* Perhaps nothing is ever told to have stopped: whoever waits for a child that he shares his memory
+ * with (vfork) cannot stop, and the child has. */
+static void pass_return(struct monitor *monitor) {
+  monitor->continued = true;
+  if (monitor->stop_asked)
+    engine_send(&monitor->engine, MESSAGE_CONTINUE, 0);
+}
+
 void signals_handle(struct monitor *monitor, int signal) {
   bool ends = signal != SIGWINCH && signal != SIGCONT && signal != SIGTSTP;
   /* Also before the news of the start is here: nobody sends this one again. */
@@ -134,17 +150,10 @@ void signals_handle(struct monitor *monitor, int signal) {
     if (forwarded[i].signal == signal)
       engine_send(&monitor->engine, forwarded[i].kind, signal);
   }
-  /* SIGSTOP, because the workload's group may be an orphan, which ignores SIGTSTP; init tells us
-   * that it stopped, and then we stop, too. */
-  /* Perhaps nothing is ever told to have stopped: whoever waits for a child that he shares his
-   * memory with (vfork) cannot stop, and the child has. */
-  monitor->continued = signal == SIGCONT;
-  if (monitor->continued && monitor->stop_asked)
-    engine_send(&monitor->engine, MESSAGE_CONTINUE, 0);
-  if (signal == SIGTSTP) {
-    monitor->stop_asked = true;
-    engine_send(&monitor->engine, MESSAGE_SIGNAL_GROUP, SIGSTOP);
-  }
+  if (signal == SIGTSTP)
+    pass_stop(monitor);
+  else if (signal == SIGCONT)
+    pass_return(monitor);
 }
 
 void signals_read(struct monitor *monitor) {
