@@ -422,7 +422,8 @@ static int trigger_open(struct gate *gate, int fd, struct sb_error *error) {
   return 0;
 }
 
-static void trigger_serve(struct gate *gate) {
+static void trigger_serve(struct gate *gate, short ready) {
+  (void)ready;
   struct fuse_gate *fuse = gate->trigger_state;
   fuse_serve_stand_ins(fuse);
   for (int i = 0; i < TURN_LIMIT; i++) {

@@ -74,7 +74,7 @@ static void collect_mounts(const struct plan *plan, struct strv *ret_mounts) {
 
 int gate_new(const struct gate_config *config, struct gate **ret_gate, struct sb_error *error) {
   struct gate *gate = xcalloc(1, sizeof *gate);
-  *gate = (struct gate){.config = *config, .broker = BROKER_NONE, .changes = -1};
+  *gate = (struct gate){.config = *config, .events_fd = -1, .broker = BROKER_NONE, .changes = -1};
   gate->trigger = config->plan->gate == GATE_NOTIFY ? &notify_trigger : &fuse_trigger;
   gate->watched_fd = config->trigger;
   collect_mounts(config->plan, &gate->mounts);
@@ -115,11 +115,12 @@ void gate_free(struct gate *gate) {
   free(gate);
 }
 
-enum { WATCH_TRIGGER, WATCH_BROKER, WATCH_CHANGES };
+enum { WATCH_TRIGGER, WATCH_EVENTS, WATCH_BROKER, WATCH_CHANGES };
 
 void gate_watch(const struct gate *gate, struct pollfd ret_watched[GATE_WATCH_COUNT]) {
   ret_watched[WATCH_TRIGGER] =
       (struct pollfd){.fd = gate ? gate->watched_fd : -1, .events = POLLIN};
+  ret_watched[WATCH_EVENTS] = (struct pollfd){.fd = gate ? gate->events_fd : -1, .events = POLLIN};
   ret_watched[WATCH_BROKER] =
       (struct pollfd){.fd = gate ? gate->broker.channel : -1, .events = POLLIN};
   ret_watched[WATCH_CHANGES] = (struct pollfd){.fd = gate ? gate->changes : -1, .events = POLLIN};
@@ -131,7 +132,9 @@ void gate_serve(struct gate *gate, const struct pollfd watched[GATE_WATCH_COUNT]
   if (watched[WATCH_BROKER].revents && watched[WATCH_BROKER].fd == gate->broker.channel)
     jobs_read_broker(gate);
   if (watched[WATCH_TRIGGER].revents)
-    gate->trigger->serve(gate);
+    gate->trigger->serve(gate, watched[WATCH_TRIGGER].revents);
+  if (watched[WATCH_EVENTS].revents)
+    gate->trigger->serve_events(gate);
   if (watched[WATCH_CHANGES].revents)
     replaced_read(gate);
   if (gate->signalled && gate->trigger->look)

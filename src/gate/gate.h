@@ -50,7 +50,7 @@ int gate_new(const struct gate_config *config, struct gate **ret_gate, struct sb
 void gate_free(struct gate *gate);
 
 /* What to poll for, and what to do about it. */
-#define GATE_WATCH_COUNT 3
+#define GATE_WATCH_COUNT 4
 void gate_watch(const struct gate *gate, struct pollfd ret_watched[GATE_WATCH_COUNT]);
 void gate_serve(struct gate *gate, const struct pollfd watched[GATE_WATCH_COUNT]);
 

@@ -12,6 +12,7 @@
 #include <fcntl.h>
 #include <linux/openat2.h>
 #include <linux/seccomp.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -178,7 +179,20 @@ static void receive(struct notify *notify) {
 
 /* ---- the listener ---- */
 
-static void trigger_serve(struct gate *gate) {
+/* Those that wait, or as many as one turn has. */
+static void trigger_serve(struct gate *gate, short ready) {
+  struct notify *notify = gate->trigger_state;
+  struct pollfd calls = {.fd = notify->listener, .events = POLLIN, .revents = ready};
+  for (int i = 0; i < TURN_LIMIT && calls.revents & POLLIN; i++) {
+    receive(notify);
+    if (poll(&calls, 1, 0) != 1)
+      return;
+  }
+  if (!(calls.revents & POLLIN))
+    gate->watched_fd = -1; /* nobody is left who could call */
+}
+
+static void trigger_serve_events(struct gate *gate) {
   struct notify *notify = gate->trigger_state;
   struct epoll_event event;
   for (int i = 0; i < TURN_LIMIT && epoll_wait(notify->events, &event, 1, 0) == 1; i++) {
@@ -189,14 +203,9 @@ static void trigger_serve(struct gate *gate) {
       notify_has_moved(notify, (struct moving *)(uintptr_t)(event.data.u64 & ~NOTIFY_MOVING));
     } else if (event.data.u64 & NOTIFY_STAND_IN) {
       notify_stand_in_done(held);
-    } else if (held) {
+    } else {
       gate_withdraw(gate, &held->waiting);
       notify_forget(held);
-    } else if (event.events & EPOLLIN) {
-      receive(notify);
-    } else {
-      /* Nobody is left who could call. */
-      epoll_ctl(notify->events, EPOLL_CTL_DEL, notify->listener, NULL);
     }
   }
 }
@@ -243,7 +252,7 @@ static bool hides(const void *gate, const char *path) {
 
 static int trigger_open(struct gate *gate, int fd, struct sb_error *error) {
   struct notify *notify = xcalloc(1, sizeof *notify);
-  struct epoll_event event = {.events = EPOLLIN}, again = {EPOLLIN, {.ptr = &notify->wake}};
+  struct epoll_event again = {EPOLLIN, {.ptr = &notify->wake}};
   struct stat status;
   *notify = (struct notify){.gate = gate, .listener = fd};
   gate->trigger_state = notify;
@@ -254,13 +263,14 @@ static int trigger_open(struct gate *gate, int fd, struct sb_error *error) {
   notify->events = epoll_create1(EPOLL_CLOEXEC);
   notify->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   if (notify->walker.host < 0 || notify->events < 0 || fstat(gate->config.root, &status) < 0 ||
-      epoll_ctl(notify->events, EPOLL_CTL_ADD, fd, &event) < 0 ||
       epoll_ctl(notify->events, EPOLL_CTL_ADD, notify->wake, &again) < 0)
     return sb_fail_errno(error, "listening to the session's file accesses");
   notify->walker.empty = status.st_dev;
-  gate->watched_fd = notify->events;
-  /* Linux 6.6: the caller goes on where we are, which halves the cost. Else it works all the same.
-   */
+  /* Linux 6.6: the caller goes on where we are, and we where it is, which more than halves the
+   * cost, for no other processor has to be woken. That takes poll(2) on the listener itself: epoll
+   * wakes whoever waits for it wherever it likes. Else it works all the same. */
+  gate->watched_fd = fd;
+  gate->events_fd = notify->events;
   (void)ioctl(fd, SECCOMP_IOCTL_NOTIF_SET_FLAGS, SYNC_WAKE_UP);
   return make_buffers(notify, error);
 }
@@ -309,6 +319,7 @@ static void trigger_close(struct gate *gate) {
 const struct trigger notify_trigger = {
     .open = trigger_open,
     .serve = trigger_serve,
+    .serve_events = trigger_serve_events,
     .look = trigger_look,
     .granted = trigger_granted,
     .refresh = trigger_refresh,

@@ -41,7 +41,10 @@ struct grant_job {
 
 struct trigger {
   int (*open)(struct gate *gate, int fd, struct sb_error *error);
-  void (*serve)(struct gate *gate);
+  /* `ready`: what poll(2) said of gate->watched_fd. */
+  void (*serve)(struct gate *gate, short ready);
+  /* Serves what gate->events_fd stands for; NULL: there is no such. */
+  void (*serve_events)(struct gate *gate);
   /* Looks again at calls that a signal reached (gate->signalled); may be NULL. */
   void (*look)(struct gate *gate);
   /* The broker is about to mount: whoever holds a lock that this needs must let go of it. NULL: it
@@ -62,7 +65,8 @@ struct gate {
   const struct trigger *trigger;
   void *trigger_state;
   bool signalled;      /* a call got a signal that did not end it; the next one is not told */
-  int watched_fd;      /* readable when the trigger has something to serve */
+  int watched_fd;      /* readable when the trigger has something to serve; -1: nothing will come */
+  int events_fd;       /* readable when something else has happened that it waits for; or -1 */
   struct strv mounts;  /* every native mount of the view, from the start and granted */
   struct strv granted; /* those that were granted */
   struct strv granted_writable;

@@ -52,8 +52,10 @@ static int serve_all(int listener) {
   if (notify_trigger.open(&gate, listener, &error) < 0)
     return -1;
   struct pollfd watched = {.fd = gate.watched_fd, .events = POLLIN};
-  for (int wait = 5000; poll(&watched, 1, wait) == 1; wait = 100)
-    notify_trigger.serve(&gate);
+  while (watched.fd >= 0 && poll(&watched, 1, 5000) == 1) {
+    notify_trigger.serve(&gate, watched.revents);
+    watched.fd = gate.watched_fd;
+  }
   notify_trigger.close(&gate);
   close(gate.config.root);
   return 0;
