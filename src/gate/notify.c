@@ -80,15 +80,10 @@ void notify_go_on(struct held *held) {
 /* ---- a call arrives ---- */
 
 /* What nearly every call is: about something that is mounted. */
-static bool is_native(const struct notify *notify, const struct call *call, const char *path) {
-  _cleanup_close_ int base = -1;
-  char unused[PATH_MAX];
-  if (call->trap->kind == TRAP_EXECUTE || call_path_count(call) > 1 ||
-      call->resolve & RESOLVE_IN_ROOT)
-    return false;
-  if (path[0] != '/' && target_folder(&call->target, call_base(call, 0), &base, unused) < 0)
-    return false;
-  return walk_is_native(&notify->walker, base, path, call->follow);
+static bool is_native(struct notify *notify, const struct call *call, const char *path) {
+  return call->trap->kind != TRAP_EXECUTE && call_path_count(call) == 1 &&
+         !(call->resolve & RESOLVE_IN_ROOT) &&
+         native_call(&notify->walker, &notify->mounts, call, path);
 }
 
 /* Of our own processes only what they announced is known; they use nothing that is not mounted. */
@@ -142,6 +137,20 @@ static int read_call(const struct notify *notify, const struct trap *trap,
   return result;
 }
 
+/* NULL: it cannot be read. */
+static void hold_or_refuse(struct notify *notify, const struct call *call, const char *path) {
+  struct decisions *decisions = notify->gate->config.decisions;
+  if (path && notify->held_count < HELD_LIMIT) {
+    notify_hold(notify, call, path);
+    return;
+  }
+  if (path)
+    decisions_note_flooded(decisions);
+  else
+    decisions_note_unreadable(decisions, call->target.thread);
+  respond(notify, call->id, EACCES, 0);
+}
+
 static void serve_call(struct notify *notify, const struct seccomp_notif *notification) {
   struct call call;
   char path[PATH_MAX];
@@ -154,20 +163,13 @@ static void serve_call(struct notify *notify, const struct seccomp_notif *notifi
   int result = read_call(notify, trap, notification, &call, path);
   bool native = result == 0 &&
                 (!path[0] || (!may_ask_to_write(notify, &call) && is_native(notify, &call, path)));
-  if (!still_waits(notify, call.id))
-    return;
-  if (result == -EPERM)
-    decisions_note_unreadable(notify->gate->config.decisions, call.target.thread);
-  if (result < 0)
-    respond(notify, call.id, result == -EPERM ? EACCES : -result, 0);
-  else if (native)
+  /* An answer to a call that waits no longer is nobody's. */
+  if (native)
     let_go_on(notify, call.id);
-  else if (notify->held_count < HELD_LIMIT)
-    notify_hold(notify, &call, path);
-  else {
-    decisions_note_flooded(notify->gate->config.decisions);
-    respond(notify, call.id, EACCES, 0);
-  }
+  else if (result < 0 && result != -EPERM)
+    respond(notify, call.id, -result, 0);
+  else if (still_waits(notify, call.id))
+    hold_or_refuse(notify, &call, result == 0 ? path : NULL);
 }
 
 /* Only called when one waits, so it does not block; one that died meanwhile is ENOENT. */

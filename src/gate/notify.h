@@ -6,6 +6,7 @@
 #include <linux/seccomp.h>
 
 #include "gate/call.h"
+#include "gate/native.h"
 #include "gate/once.h"
 #include "gate/stand-in.h"
 #include "gate/waiting.h"
@@ -13,6 +14,7 @@
 struct notify {
   struct gate *gate;
   struct walker walker;
+  struct native_mounts mounts;
   int listener, events;
   int wake; /* readable while a held call is to be looked at again */
   struct held *held;

@@ -86,15 +86,25 @@ bool target_is_ours(const struct target *target) {
          flags & PF_FORKNOEXEC;
 }
 
+bool target_name(const struct target *target, int fd, const char *path, char ret_name[PATH_MAX]) {
+  int length = fd == AT_FDCWD
+                   ? snprintf(ret_name, PATH_MAX, "/proc/%d/cwd/%s", target->thread, path)
+                   : snprintf(ret_name, PATH_MAX, "/proc/%d/fd/%d/%s", target->thread, fd, path);
+  return length < PATH_MAX;
+}
+
+int target_open_folder(const struct target *target, int fd) {
+  char name[PATH_MAX];
+  target_name(target, fd, "", name);
+  int folder = open(name, O_PATH | O_DIRECTORY | O_CLOEXEC);
+  return folder < 0 ? -errno : folder;
+}
+
 int target_folder(const struct target *target, int fd, int *ret_fd, char ret_path[PATH_MAX]) {
   char name[64];
-  if (fd == AT_FDCWD)
-    snprintf(name, sizeof name, "/proc/%d/cwd", target->thread);
-  else
-    snprintf(name, sizeof name, "/proc/%d/fd/%d", target->thread, fd);
-  _cleanup_close_ int folder = open(name, O_PATH | O_DIRECTORY | O_CLOEXEC);
+  _cleanup_close_ int folder = target_open_folder(target, fd);
   if (folder < 0)
-    return -errno;
+    return folder;
   snprintf(name, sizeof name, "/proc/self/fd/%d", folder);
   ssize_t length = readlink(name, ret_path, PATH_MAX);
   if (length < 0 || length >= PATH_MAX)

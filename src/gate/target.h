@@ -26,8 +26,14 @@ int target_open_memory(const struct target *target);
 /* Is this one of our own that has not become a command yet? Its memory is closed to everybody. */
 bool target_is_ours(const struct target *target);
 
-/* The folder that a relative path starts from: a descriptor of it and its name in the session.
- * `fd` is the call's, or AT_FDCWD. */
+/* A relative path of its own as a path of ours. `fd` is the folder that it starts from: the call's
+ * descriptor, or AT_FDCWD. False if it would be too long. */
+bool target_name(const struct target *target, int fd, const char *path, char ret_name[PATH_MAX]);
+
+/* That folder; or a negative errno. */
+int target_open_folder(const struct target *target, int fd);
+
+/* The folder that a relative path starts from: a descriptor of it and its name in the session. */
 int target_folder(const struct target *target, int fd, int *ret_fd, char ret_path[PATH_MAX]);
 
 /* Its process; and process and thread by the numbers that they have inside. 0: not known. */

@@ -25,51 +25,21 @@ void found_clear(struct found *found) {
   *found = FOUND_NONE;
 }
 
-static int open_with(int base, const char *path, unsigned flags, unsigned resolve) {
+int walk_open_with(int base, const char *path, unsigned flags, unsigned resolve) {
   struct open_how how = {.flags = O_PATH | O_CLOEXEC | flags, .resolve = resolve};
   int fd = (int)syscall(SYS_openat2, base, path, &how, sizeof how);
   return fd < 0 ? -errno : fd;
 }
 
 int walk_open(int root, const char *path) {
-  return open_with(root, path, O_NOFOLLOW,
-                   RESOLVE_IN_ROOT | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS);
+  return walk_open_with(root, path, O_NOFOLLOW,
+                        RESOLVE_IN_ROOT | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS);
 }
 
 bool walk_is_empty(const struct walker *walker, int fd) {
   struct stat status;
   return fstat(fd, &status) < 0 || status.st_dev == walker->empty;
 }
-
-/* ---- the short way ---- */
-
-/* A missing name in a mounted folder: the last component alone is asked for, and it is no link. */
-static bool is_missing_natively(const struct walker *walker, int base, const char *path,
-                                unsigned resolve) {
-  char parent[PATH_MAX];
-  const char *name = path_base(path);
-  struct stat status;
-  if (!name[0] || strcmp(name, "..") == 0 || strcmp(name, ".") == 0)
-    return false;
-  size_t length = (size_t)(name - path);
-  memcpy(parent, path, length);
-  parent[length] = '\0';
-  _cleanup_close_ int folder = open_with(base, length ? parent : ".", O_DIRECTORY, resolve);
-  return folder >= 0 && !walk_is_empty(walker, folder) &&
-         fstatat(folder, name, &status, AT_SYMLINK_NOFOLLOW) < 0 && errno == ENOENT;
-}
-
-bool walk_is_native(const struct walker *walker, int base, const char *path, bool follow) {
-  bool absolute = path[0] == '/';
-  unsigned resolve = RESOLVE_NO_MAGICLINKS | (absolute ? RESOLVE_IN_ROOT : RESOLVE_BENEATH);
-  int from = absolute ? walker->root : base;
-  _cleanup_close_ int fd = open_with(from, path, follow ? 0 : O_NOFOLLOW, resolve);
-  if (fd >= 0)
-    return !walk_is_empty(walker, fd);
-  return fd == -ENOENT && is_missing_natively(walker, from, path, resolve);
-}
-
-/* ---- the long way ---- */
 
 struct walk {
   const struct walker *walker;

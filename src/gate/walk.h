@@ -52,12 +52,11 @@ void found_clear(struct found *found);
 int walk_path(const struct walker *walker, const struct walk_request *request,
               struct found *ret_found);
 
-/* The short way for what is nearly always asked: true if the path leads to something mounted, or
- * to a missing name in a mounted folder. `base` is the folder of a relative path. */
-bool walk_is_native(const struct walker *walker, int base, const char *path, bool follow);
-
 /* Is the object part of the empty root? */
 bool walk_is_empty(const struct walker *walker, int fd);
 
 /* Opens a canonical path in the view or on the host, following nothing; a negative errno if not. */
 int walk_open(int root, const char *path);
+
+/* Opens any path from a folder on, to hold it only (O_PATH); or a negative errno. */
+int walk_open_with(int base, const char *path, unsigned flags, unsigned resolve);

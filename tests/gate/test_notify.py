@@ -102,6 +102,21 @@ def test_links_on_the_way_are_followed_and_repeated(box, ground):
     assert [path for _, path in asked] == [f"{ground}/sub/below"]
 
 
+@pytest.mark.parametrize("way", ["by-link", "by-folder/file", "deep/../../gated/file", "../gated/file",
+                                 "/../{ground}/file", "/proc/self/cwd/by-link"])
+def test_ways_out_of_a_place_that_was_used(box, ground, way):
+    """What is mounted there is known by then; a way from it to something else is still asked about.
+    The control: what is missing beside it is not."""
+    os.symlink(f"{ground}/file", f"{box.project}/by-link")
+    os.symlink(ground, f"{box.project}/by-folder")
+    os.makedirs(f"{box.project}/deep")
+    use = "for i in 1 2 3; do cat main.c deep/none ./none by-link/none /usr/none; ls /usr deep /proc/1; done"
+    result, asked = shell(box, f"{{ {use}; }} >/dev/null 2>&1; cat {way.format(ground=ground)}",
+                          lambda event: gates.approve())
+    assert result.stdout == "content of file\n", (result, asked)
+    assert [path for _, path in asked] == [f"{ground}/file"]
+
+
 def test_a_link_that_changes_on_the_host_is_followed_anew(box, ground):
     link = box.home("changing")
     os.symlink(f"{ground}/file", link)
