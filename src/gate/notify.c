@@ -32,8 +32,9 @@
 #endif
 #define SYNC_WAKE_UP 1UL /* SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP, an enum in newer headers */
 
-#define TURN_LIMIT 64  /* calls served before the monitor looks at its other business */
-#define HELD_LIMIT 256 /* each holds two descriptors of ours */
+#define TURN_LIMIT 64            /* calls served before the monitor looks at its other business */
+#define TURN_NS    (10ull << 20) /* nor does a turn last longer: paths can be made long */
+#define HELD_LIMIT 256           /* each holds two descriptors of ours */
 
 /* ---- answers ---- */
 
@@ -185,9 +186,10 @@ static void receive(struct notify *notify) {
 static void trigger_serve(struct gate *gate, short ready) {
   struct notify *notify = gate->trigger_state;
   struct pollfd calls = {.fd = notify->listener, .events = POLLIN, .revents = ready};
+  uint64_t until = once_now_ns() + TURN_NS;
   for (int i = 0; i < TURN_LIMIT && calls.revents & POLLIN; i++) {
     receive(notify);
-    if (poll(&calls, 1, 0) != 1)
+    if (once_now_ns() > until || poll(&calls, 1, 0) != 1)
       return;
   }
   if (!(calls.revents & POLLIN))

@@ -46,7 +46,8 @@ struct walk {
   const struct walk_request *request;
   struct found *found;
   char current[PATH_MAX]; /* canonical; "" is the root */
-  bool native;            /* current is mounted in the view */
+  int here;               /* the same in the view, or -1: it is not there */
+  bool native;            /* it is mounted in the view */
   char rest[2 * PATH_MAX];
   char *next; /* in rest */
   int links;
@@ -61,22 +62,37 @@ static void repeat(struct walk *walk, const char *path, const char *text) {
   strv_add(&walk->found->repeats, text);
 }
 
-static bool is_in_view(const struct walk *walk, const char *path, bool *ret_native) {
-  _cleanup_close_ int fd = walk_open(walk->walker->root, path[0] ? path : "/");
-  *ret_native = fd >= 0 && !walk_is_empty(walk->walker, fd);
-  return fd >= 0;
+/* One folder is opened from the other: a command can make them so deep, and walk in and out of them
+ * so often by one path, that to begin at the root each time would take us half a minute. */
+static void stand_in(struct walk *walk, int fd) {
+  if (walk->here >= 0)
+    close(walk->here);
+  walk->here = fd < 0 ? -1 : fd;
+  walk->native = fd >= 0 && !walk_is_empty(walk->walker, fd);
+}
+
+static void stand_in_current(struct walk *walk) {
+  stand_in(walk, walk_open(walk->walker->root, walk->current[0] ? walk->current : "/"));
+}
+
+static void go_to(struct walk *walk, const char *path) {
+  snprintf(walk->current, sizeof walk->current, "%s", strcmp(path, "/") == 0 ? "" : path);
+  stand_in_current(walk);
 }
 
 /* The kernel has to go into the folder before it comes out again. */
 static void leave_folder(struct walk *walk) {
   const char *top = strcmp(walk->request->top, "/") == 0 ? "" : walk->request->top;
-  bool native;
   if (strcmp(walk->current, top) == 0)
     return;
-  if (!walk->native && !is_in_view(walk, walk->current, &native))
+  if (walk->here < 0)
     repeat(walk, walk->current, "");
   *strrchr(walk->current, '/') = '\0';
-  is_in_view(walk, walk->current, &walk->native);
+  int above = walk->native ? walk_open_with(walk->here, "..", O_DIRECTORY, 0) : -1;
+  if (above >= 0)
+    stand_in(walk, above);
+  else
+    stand_in_current(walk);
 }
 
 /* The text takes the component's place. */
@@ -91,9 +107,7 @@ static int follow(struct walk *walk, const char *text) {
   walk->next = walk->rest;
   if (text[0] != '/')
     return 1;
-  const char *top = walk->request->top;
-  snprintf(walk->current, sizeof walk->current, "%s", strcmp(top, "/") == 0 ? "" : top);
-  is_in_view(walk, walk->current, &walk->native);
+  go_to(walk, walk->request->top);
   return 1;
 }
 
@@ -121,9 +135,10 @@ static int finish(struct walk *walk, enum place place, const char *path, int *fd
   return found->fd >= 0 && fstat(found->fd, &found->status) < 0 ? -errno : 0;
 }
 
-static void descend(struct walk *walk, const char *path, bool native) {
+/* `seen`: the folder in the view, or NULL. */
+static void descend(struct walk *walk, const char *path, int *seen) {
   memcpy(walk->current, path, strlen(path) + 1);
-  walk->native = native;
+  stand_in(walk, seen ? steal_fd(seen) : -1);
 }
 
 /* In the view, mounted. Returns 1 to go on. */
@@ -134,7 +149,7 @@ static int step_native(struct walk *walk, const char *path, int *fd, const struc
     return follow(walk, text);
   if (is_last(walk) || !S_ISDIR(status->st_mode))
     return finish(walk, PLACE_NATIVE, path, fd);
-  descend(walk, path, true);
+  descend(walk, path, fd);
   return 1;
 }
 
@@ -154,12 +169,12 @@ static int step_link(struct walk *walk, const char *path, int *fd) {
   return finish(walk, PLACE_LINK, path, fd);
 }
 
-static int step_folder(struct walk *walk, const char *path, bool in_view, int *fd) {
+static int step_folder(struct walk *walk, const char *path, int *seen, int *fd) {
   if (!is_last(walk)) {
-    descend(walk, path, false);
+    descend(walk, path, seen);
     return 1;
   }
-  if (!in_view)
+  if (!seen)
     repeat(walk, path, "");
   return finish(walk, PLACE_FOLDER, path, fd);
 }
@@ -180,7 +195,7 @@ static int step_host(struct walk *walk, const char *path, int *seen) {
     if (fd == -EACCES || fd == -ENAMETOOLONG)
       return fd;
     if (folder_seen)
-      return step_folder(walk, path, true, seen);
+      return step_folder(walk, path, seen, seen);
     return finish(walk, is_last(walk) ? PLACE_MISSING : PLACE_NOWHERE, path, NULL);
   }
   if (fstat(fd, &status) < 0)
@@ -190,21 +205,22 @@ static int step_host(struct walk *walk, const char *path, int *seen) {
   if (S_ISLNK(status.st_mode))
     return step_link(walk, path, &fd);
   if (S_ISDIR(status.st_mode))
-    return step_folder(walk, path, folder_seen, &fd);
+    return step_folder(walk, path, folder_seen ? seen : NULL, &fd);
   if (!is_last(walk) || *walk->next == '/')
     return -ENOTDIR;
   return finish(walk, PLACE_GATED, path, &fd);
 }
 
 static int step(struct walk *walk, const char *name, size_t length) {
-  char path[PATH_MAX];
+  char path[PATH_MAX], here[NAME_MAX + 1] = "";
   struct stat status;
   if (length > NAME_MAX)
     return -ENAMETOOLONG;
   int size = snprintf(path, sizeof path, "%s/%.*s", walk->current, (int)length, name);
   if (size >= (int)sizeof path)
     return -ENAMETOOLONG;
-  _cleanup_close_ int seen = walk_open(walk->walker->root, path);
+  memcpy(here, name, length);
+  _cleanup_close_ int seen = walk->here < 0 ? -1 : walk_open(walk->here, here);
   if (seen >= 0 && fstat(seen, &status) == 0 && status.st_dev != walk->walker->empty)
     return step_native(walk, path, &seen, &status);
   if (walk->native)
@@ -215,13 +231,14 @@ static int step(struct walk *walk, const char *name, size_t length) {
 /* The path ends in a folder that was walked into ("/", "..", "."). */
 static int finish_here(struct walk *walk) {
   const char *path = walk->current[0] ? walk->current : "/";
-  bool native;
-  _cleanup_close_ int fd = walk_open(walk->native ? walk->walker->root : walk->walker->host, path);
+  if (walk->native)
+    return finish(walk, PLACE_NATIVE, path, &walk->here);
+  _cleanup_close_ int fd = walk_open(walk->walker->host, path);
   if (fd < 0)
     return finish(walk, PLACE_NOWHERE, path, NULL);
-  if (!walk->native && !is_in_view(walk, path, &native))
+  if (walk->here < 0)
     repeat(walk, path, "");
-  return finish(walk, walk->native ? PLACE_NATIVE : PLACE_FOLDER, path, &fd);
+  return finish(walk, PLACE_FOLDER, path, &fd);
 }
 
 static int walk_on(struct walk *walk) {
@@ -244,14 +261,14 @@ static int walk_on(struct walk *walk) {
 
 int walk_path(const struct walker *walker, const struct walk_request *request,
               struct found *ret_found) {
-  struct walk walk = {.walker = walker, .request = request, .found = ret_found};
-  const char *start = request->path[0] == '/' ? request->top : request->start;
+  struct walk walk = {.walker = walker, .request = request, .found = ret_found, .here = -1};
   *ret_found = FOUND_NONE;
-  snprintf(walk.current, sizeof walk.current, "%s", strcmp(start, "/") == 0 ? "" : start);
+  go_to(&walk, request->path[0] == '/' ? request->top : request->start);
   snprintf(walk.rest, sizeof walk.rest, "%s", request->path);
   walk.next = walk.rest;
-  is_in_view(&walk, walk.current, &walk.native);
   int result = walk_on(&walk);
+  if (walk.here >= 0)
+    close(walk.here);
   if (result < 0)
     found_clear(ret_found);
   return result;

@@ -5,9 +5,11 @@ import contextlib
 import json
 import os
 import platform
+import shlex
 import shutil
 import signal
 import socket
+import subprocess
 import time
 
 import pytest
@@ -107,6 +109,38 @@ def test_the_call_that_waited_may_have_come_by_many_links(box, gate, ground):
     inside, asked = gates.run(box, gate, argv, lambda event: gates.approve())
     assert lines(inside) == lines(outside), (inside, asked)
     assert {path.split("/for-")[1].split("/")[0] for _, path in asked if "/for-" in path} == set(ways)
+
+
+# A folder as deep as a path can be, and links that go out of it and in again, as often as a text can say.
+WINDING = """
+import os, sys
+for _ in range((4000 - len(os.getcwd())) // 2):
+    os.mkdir("a")
+    os.chdir("a")
+links = int(sys.argv[2])
+for number in range(links):
+    os.symlink("../a/" * 800 + f"link{number + 1}", f"link{number}")
+os.symlink(sys.argv[1], f"link{links}")
+print(open("link0").read(), end="")
+"""
+
+
+def test_a_winding_path_keeps_nobody_else_waiting(box, gate, ground):
+    """The kernel needs milliseconds for it, and the monitor must not need much longer: it has other things
+    to do. The control is outside."""
+    box.identity.folder(box.path("deep"))
+    argv = ["/usr/bin/python3", "-c", WINDING, f"{ground}/file", str(gates.LINKS - 1)]
+    try:
+        control = box.plain(["/bin/sh", "-c", f"cd deep && exec {shlex.join(argv)}"])
+        subprocess.run(["rm", "-rf", box.path("deep/a")], check=True)
+        started = time.monotonic()
+        result, asked = gates.run(box, gate, ["/bin/sh", "-c", f"cd deep && exec {shlex.join(argv)}"],
+                                  lambda event: gates.approve())
+        taken = time.monotonic() - started
+    finally:
+        subprocess.run(["rm", "-rf", box.path("deep")], check=True)
+    assert result.stdout == control.stdout == "content of the file\n", (result, control, asked)
+    assert asked == [("read", f"{ground}/file")] and taken < 6, (asked, taken)
 
 
 def test_links_of_earlier_calls_do_not_count(box, gate, ground):
@@ -880,7 +914,6 @@ def test_a_program_that_ends_while_a_thread_of_it_waits(box, gate, ground):
     with gates.Session(box, gate, ["/usr/bin/python3", "-c", script], lambda event: None) as it:
         result = it.finish(20)
     assert result.exit == 3 and it.asked == [("read", f"{ground}/file")], (result, it.asked)
-
 
 
 def test_a_process_that_dies_takes_its_question_along(box, gate, ground):
