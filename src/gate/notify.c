@@ -215,7 +215,8 @@ static void trigger_serve_events(struct gate *gate) {
 }
 
 /* The kernel waits killably and does not tell us of signals; and a deadly one that comes after one
- * with a handler does not even kill. So whoever is asked about is looked at now and then. */
+ * with a handler does not even kill. Of a thread that ends because another one executes a program
+ * nobody tells us, either. So whoever is asked about is looked at now and then. */
 static void trigger_look(struct gate *gate) {
   struct notify *notify = gate->trigger_state;
   notify_take_lent(notify);
@@ -224,7 +225,7 @@ static void trigger_look(struct gate *gate) {
     next = held->next;
     if (held->waiting.ticket == 0 && held->stand_in.result < 0)
       continue;
-    if (!gate_must_end(held->waiting.request.pid)) {
+    if (notify_still_waits(held) && !gate_must_end(held->waiting.request.pid)) {
       gate->signalled = true;
       continue;
     }

@@ -916,6 +916,17 @@ def test_a_program_that_ends_while_a_thread_of_it_waits(box, gate, ground):
     assert result.exit == 3 and it.asked == [("read", f"{ground}/file")], (result, it.asked)
 
 
+def test_a_thread_that_an_exec_ends_takes_its_question_along(box, gate, ground):
+    """The process goes on, with another program. The control: somebody was asked."""
+    script = f"import os, threading, time; threading.Thread(target=open, args=('{ground}/file',)).start(); " \
+             f"time.sleep(0.3); os.execv('/bin/sh', ['sh', '-c', 'sleep 2; echo after | tee over'])"
+    with gates.Session(box, gate, ["/usr/bin/python3", "-c", script], lambda event: None) as it:
+        withdrawn = sessions.eventually(lambda: it.withdrawn)
+        over = os.path.exists(box.path("over"))
+        assert it.finish(20).stdout == "after\n"
+    assert it.asked == [("read", f"{ground}/file")] and withdrawn == ["withdrawn"] and not over
+
+
 def test_a_process_that_dies_takes_its_question_along(box, gate, ground):
     with gates.Session(box, gate, ["/bin/sh", "-c", f"cat {ground}/file & sleep 0.5; kill -9 $!; "
                                                     "wait; sleep 0.5; echo after"],
