@@ -57,7 +57,13 @@ static bool is_last(const struct walk *walk) {
   return walk->next[strspn(walk->next, "/")] == '\0';
 }
 
+/* Once is enough, however often the path leads by. */
 static void repeat(struct walk *walk, const char *path, const char *text) {
+  const struct strv *repeats = &walk->found->repeats;
+  for (size_t i = 0; i + 1 < repeats->count; i += 2) {
+    if (strcmp(repeats->items[i], path) == 0 && strcmp(repeats->items[i + 1], text) == 0)
+      return;
+  }
   strv_add(&walk->found->repeats, path);
   strv_add(&walk->found->repeats, text);
 }
