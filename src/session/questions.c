@@ -1,6 +1,9 @@
 /* What is asked; see questions.h. */
 #include "session/questions.h"
 
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,10 +41,34 @@ const char *scope_name(enum grant_scope scope) {
   return names[scope];
 }
 
+static ssize_t read_link_at(int processes, const char *process, const char *name,
+                            char ret_target[PATH_MAX]) {
+  char link[NAME_MAX + 8];
+  snprintf(link, sizeof link, "%s/%s", process, name);
+  return readlinkat(processes, link, ret_target, PATH_MAX);
+}
+
+/* A process whose first thread has ended has a program and a folder only by way of the others. */
+static ssize_t read_link_of_thread(pid_t pid, const char *name, char ret_target[PATH_MAX]) {
+  char threads[64];
+  snprintf(threads, sizeof threads, "/proc/%d/task", (int)pid);
+  DIR *folder = opendir(threads);
+  ssize_t length = -1;
+  for (const struct dirent *thread; folder && length < 0 && (thread = readdir(folder));) {
+    if (thread->d_name[0] != '.')
+      length = read_link_at(dirfd(folder), thread->d_name, name, ret_target);
+  }
+  if (folder)
+    closedir(folder);
+  return length;
+}
+
 static char *read_link_of(pid_t pid, const char *name) {
-  char link[64], target[PATH_MAX];
-  snprintf(link, sizeof link, "/proc/%d/%s", (int)pid, name);
-  ssize_t length = pid > 0 ? readlink(link, target, sizeof target) : -1;
+  char process[32], target[PATH_MAX];
+  snprintf(process, sizeof process, "/proc/%d", (int)pid);
+  ssize_t length = pid > 0 ? read_link_at(AT_FDCWD, process, name, target) : -1;
+  if (length < 0 && pid > 0 && errno == ENOENT)
+    length = read_link_of_thread(pid, name, target);
   return length > 0 ? xstrndup(target, (size_t)length) : xstrdup("?");
 }
 

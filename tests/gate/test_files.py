@@ -927,6 +927,32 @@ def test_a_thread_that_an_exec_ends_takes_its_question_along(box, gate, ground):
     assert it.asked == [("read", f"{ground}/file")] and withdrawn == ["withdrawn"] and not over
 
 
+# Its first thread ends, another one opens the file and tells what it read.
+LAST_THREAD = """
+import ctypes, os, sys, threading, time
+def last():
+    time.sleep(0.2)
+    os.write(1, open(sys.argv[1], "rb").read())
+    os._exit(0)
+threading.Thread(target=last).start()
+ctypes.CDLL(None).syscall(60 if os.uname().machine == "x86_64" else 93, 0)
+"""
+
+
+def test_who_asks_is_known_when_its_first_thread_has_ended(box, gate, ground):
+    """Nothing is to be read of the process itself any more, but of the thread that waits."""
+    events = []
+
+    def answer(event):
+        events.append(event)
+        return gates.approve()
+
+    program = os.path.realpath("/usr/bin/python3")
+    result, _ = gates.run(box, gate, [program, "-c", LAST_THREAD, f"{ground}/file"], answer)
+    assert result.stdout == "content of the file\n", result
+    assert [(event["exe"], event["cwd"]) for event in events] == [(program, box.project)]
+
+
 def test_a_process_that_dies_takes_its_question_along(box, gate, ground):
     with gates.Session(box, gate, ["/bin/sh", "-c", f"cat {ground}/file & sleep 0.5; kill -9 $!; "
                                                     "wait; sleep 0.5; echo after"],
