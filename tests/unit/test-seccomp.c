@@ -2,6 +2,7 @@
 #include "unit.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/audit.h>
 #include <linux/netlink.h>
 #include <netinet/in.h>
@@ -475,6 +476,30 @@ static void test_refused_calls_do_not_wait(void **state) {
   }
 }
 
+/* fstat(3) is stat of an empty path: it needs nobody. What could be about a path does wait. */
+static void test_a_descriptor_alone_does_not_wait(void **state) {
+  (void)state;
+  static const struct {
+    int descriptor;
+    uint64_t flags;
+    bool waits;
+  } rows[] = {
+      {3, AT_EMPTY_PATH, false},  {3, 0, true},
+      {-1, AT_EMPTY_PATH, false}, {3, AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW, true},
+      {AT_FDCWD, 0, true},        {AT_FDCWD, AT_EMPTY_PATH, true},
+  };
+  for (size_t i = 0; i < ARRAY_SIZE(entries) * ARRAY_SIZE(rows); i++) {
+    const struct entry *entry = &entries[i % ARRAY_SIZE(entries)];
+    size_t row = i / ARRAY_SIZE(entries);
+    const char *stat_at = number_of(entry, "newfstatat") >= 0 ? "newfstatat" : "fstatat64";
+    uint64_t folder = (uint64_t)(int64_t)rows[row].descriptor;
+    const uint64_t old[6] = {folder, 1, 1, rows[row].flags}, new[6] = {folder, 1, rows[row].flags};
+    uint32_t expected = rows[row].waits ? SECCOMP_RET_USER_NOTIF : ALLOW;
+    assert_int_equal(with_listener(entry, stat_at, old), expected);
+    assert_int_equal(with_listener(entry, "statx", new), expected);
+  }
+}
+
 /* What the product installs is what was tested here. */
 static void test_the_product_has_these_programs(void **state) {
   (void)state;
@@ -507,6 +532,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_connect_alone_waits),
     cmocka_unit_test(test_unix_datagrams),
     cmocka_unit_test(test_refused_calls_do_not_wait),
+    cmocka_unit_test(test_a_descriptor_alone_does_not_wait),
     cmocka_unit_test(test_the_product_has_these_programs),
 };
 UNIT_MAIN(tests)
