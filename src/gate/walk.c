@@ -16,7 +16,8 @@
 #include "core/path.h"
 #include "gate/walk.h"
 
-#define LINK_LIMIT 40 /* the kernel's */
+#define LINK_LIMIT 40       /* the kernel's */
+#define STEP_LIMIT PATH_MAX /* twice what a path without links can have; with them it is 60,000 */
 
 void found_clear(struct found *found) {
   if (found->fd >= 0)
@@ -50,7 +51,7 @@ struct walk {
   bool native;            /* it is mounted in the view */
   char rest[2 * PATH_MAX];
   char *next; /* in rest */
-  int links;
+  int links, steps;
 };
 
 static bool is_last(const struct walk *walk) {
@@ -255,6 +256,8 @@ static int walk_on(struct walk *walk) {
     const char *name = walk->next;
     size_t length = strcspn(name, "/");
     walk->next += length;
+    if (++walk->steps > STEP_LIMIT)
+      return -ELOOP;
     int result = 1;
     if (length == 2 && name[0] == '.' && name[1] == '.')
       leave_folder(walk);

@@ -125,11 +125,12 @@ print(open("link0").read(), end="")
 """
 
 
-def test_a_winding_path_keeps_nobody_else_waiting(box, gate, ground):
+@pytest.mark.parametrize("links", [2, gates.LINKS - 1])
+def test_a_winding_path_keeps_nobody_else_waiting(box, gate, ground, links):
     """The kernel needs milliseconds for it, and the monitor must not need much longer: it has other things
-    to do. The control is outside."""
+    to do. Where it walks itself (seccomp notify) it gives up at some length. The control is outside."""
     box.identity.folder(box.path("deep"))
-    argv = ["/usr/bin/python3", "-c", WINDING, f"{ground}/file", str(gates.LINKS - 1)]
+    argv = ["/usr/bin/python3", "-c", WINDING, f"{ground}/file", str(links)]
     try:
         control = box.plain(["/bin/sh", "-c", f"cd deep && exec {shlex.join(argv)}"])
         subprocess.run(["rm", "-rf", box.path("deep/a")], check=True)
@@ -139,8 +140,11 @@ def test_a_winding_path_keeps_nobody_else_waiting(box, gate, ground):
         taken = time.monotonic() - started
     finally:
         subprocess.run(["rm", "-rf", box.path("deep")], check=True)
-    assert result.stdout == control.stdout == "content of the file\n", (result, control, asked)
-    assert asked == [("read", f"{ground}/file")] and taken < 6, (asked, taken)
+    assert control.stdout == "content of the file\n" and taken < 6, (control, taken)
+    if gate == "notify" and links > 2:
+        assert "Too many levels of symbolic links" in result.stderr and not asked, (result, asked)
+    else:
+        assert result.stdout == control.stdout and asked == [("read", f"{ground}/file")], (result, asked)
 
 
 def test_links_of_earlier_calls_do_not_count(box, gate, ground):
