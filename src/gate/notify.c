@@ -225,7 +225,7 @@ static void trigger_look(struct gate *gate) {
     next = held->next;
     if (held->waiting.ticket == 0 && held->stand_in.result < 0)
       continue;
-    if (notify_still_waits(held) && !gate_must_end(held->waiting.request.pid)) {
+    if (notify_still_waits(held) && !gate_must_end(held->call.target.thread)) {
       gate->signalled = true;
       continue;
     }

@@ -90,8 +90,8 @@ struct gate {
 /* Decides, now or later, and tells the waiting's trigger. May finish it before it returns. */
 void gate_ask(struct gate *gate, struct waiting *waiting);
 
-/* True if a signal waits for the process that ends a call, and not only interrupts it. */
-bool gate_must_end(pid_t pid);
+/* True if a signal waits for the thread that ends a call, and not only interrupts it. */
+bool gate_must_end(pid_t thread);
 
 /* Is this never shown, so that not even its name is walked through? */
 bool gate_hides(const struct gate *gate, const char *path);

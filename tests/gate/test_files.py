@@ -957,6 +957,21 @@ def test_who_asks_is_known_when_its_first_thread_has_ended(box, gate, ground):
     assert [(event["exe"], event["cwd"]) for event in events] == [(program, box.project)]
 
 
+def test_a_signal_that_is_blocked_withdraws_nothing(box, gate, ground):
+    """It ends nothing outside, either. The control: there the file is read."""
+    script = f"import os, signal; signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM]); " \
+             f"os.kill(os.getpid(), signal.SIGTERM); print(open('{ground}/file').read(), end='')"
+
+    def answer(event):
+        time.sleep(1)
+        return gates.approve()
+
+    argv = ["/usr/bin/python3", "-c", script]
+    result, asked = gates.run(box, gate, argv, answer)
+    assert result.stdout == box.plain(argv).stdout == "content of the file\n", (result, asked)
+    assert asked == [("read", f"{ground}/file")]
+
+
 def test_a_process_that_dies_takes_its_question_along(box, gate, ground):
     with gates.Session(box, gate, ["/bin/sh", "-c", f"cat {ground}/file & sleep 0.5; kill -9 $!; "
                                                     "wait; sleep 0.5; echo after"],
