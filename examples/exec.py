@@ -2,7 +2,8 @@
 """exec.py SID COMMAND [ARGUMENT]...: runs a command in a session and prints its exit status.
 
 Talks to the session's control socket (docs/PROTOCOL.md) and needs nothing but Python. The command
-gets our own stdin, stdout and stderr.
+gets our own stdin, stdout and stderr, which must be no terminal: what the command leaves running
+would read what is typed there.
 """
 
 import json
@@ -41,4 +42,6 @@ def run(sid, command):
 if __name__ == "__main__":
     if len(sys.argv) < 3:
         sys.exit(__doc__.splitlines()[0])
+    if any(map(os.isatty, range(3))):
+        sys.exit("not with a terminal: exec.py SID COMMAND </dev/null 2>&1 | cat")
     print("exit status", run(sys.argv[1], sys.argv[2:]))

@@ -321,7 +321,7 @@ static int protect_gitfile(struct compiler *compiler, const char *place, struct 
   }
   _cleanup_free_ char *shown = escape_string(git);
   strv_addf(&compiler->plan->warnings,
-            "'.git' points to '%s', which does not point back: it stays read-only", shown);
+            "'.git' points to '%s', which does not point back: it is not made writable", shown);
   return 0;
 }
 
