@@ -248,6 +248,9 @@ static bool takes_back(const struct rule *unprotect, const struct rule *guard) {
     return false;
   if (strcmp(unprotect->pattern, guard->pattern) == 0)
     return unprotect->origin.store > guard->origin.store || guard->is_glob > unprotect->is_glob;
+  if (guard->origin.store == STORE_BUILTIN && !guard->is_glob &&
+      rule_matches(unprotect, guard->pattern))
+    return true;
   return !unprotect->is_glob && rule_matches(guard, unprotect->pattern);
 }
 

@@ -1,6 +1,7 @@
 /* sandbox policy: show, check, explain and trust. Reads policy and prints; only `trust` writes, and
  * only the user's own list. stdout carries the answer, stderr the warnings. */
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/policy-revoke.h"
 #include "cli/policy.h"
@@ -125,6 +126,29 @@ static void decide_both_names(const struct policy *policy, struct explanation *e
                         explanation->access, &explanation->decision);
 }
 
+static const struct rule *reserving_rule(const struct policy *policy, const char *path) {
+  for (size_t i = 0; i < policy->rule_count; i++) {
+    const struct rule *rule = &policy->rules[i];
+    if (rule->kind == RULE_PROTECT && !rule->is_glob && !rule->if_present_only &&
+        path_is_under(rule->pattern, path) &&
+        policy_decide(policy, rule->pattern, ACCESS_WRITE).verdict == VERDICT_DENY)
+      return rule;
+  }
+  return NULL;
+}
+
+/* A folder of protected names that does not exist is reserved with them: nobody can make it. */
+static void mind_reserved(const struct policy *policy, struct explanation *explanation) {
+  if (explanation->access != ACCESS_WRITE || explanation->decision.verdict != VERDICT_ALLOW ||
+      access(explanation->resolved, F_OK) == 0)
+    return;
+  const struct rule *rule = reserving_rule(policy, explanation->resolved);
+  if (!rule)
+    return;
+  explanation->overridden = explanation->decision.rule;
+  explanation->decision = (struct decision){.verdict = VERDICT_DENY, .rule = rule};
+}
+
 static enum secret_answer secret_of(const struct policy *policy,
                                     const struct explanation *explanation) {
   const struct rule *rule = explanation->decision.rule;
@@ -240,6 +264,7 @@ static int run_explain(const struct policy_request *request) {
   if (file_resolve(explanation.path, &explanation.resolved) < 0)
     explanation.resolved = xstrdup(explanation.path);
   decide_both_names(policy, &explanation);
+  mind_reserved(policy, &explanation);
   explanation.secret = secret_of(policy, &explanation);
   return policy_wants_json(request) ? policy_print_json(explanation_to_json(&explanation))
                                     : print_explanation(request, &explanation);

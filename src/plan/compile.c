@@ -42,12 +42,7 @@ char *compile_reason(const struct rule *rule) {
 }
 
 bool compile_unprotected(const struct compiler *compiler, const char *path) {
-  const struct policy *policy = compiler->policy;
-  for (size_t i = 0; compiler->unprotects && i < policy->rule_count; i++) {
-    if (policy->rules[i].kind == RULE_UNPROTECT && rule_matches(&policy->rules[i], path))
-      return true;
-  }
-  return false;
+  return compiler->unprotects && policy_is_unprotected(compiler->policy, path);
 }
 
 static bool has_unprotect(const struct policy *policy) {

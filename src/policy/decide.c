@@ -74,19 +74,24 @@ static int compare_candidates(const struct candidate *a, const struct candidate 
   return 0;
 }
 
-/* The rule of these kinds that decides about the path, or NULL. */
-static const struct rule *best_rule(const struct policy *policy, const char *path, unsigned kinds) {
+/* The rule of these kinds, from this store or a later one, that decides about the path, or NULL. */
+static const struct rule *best_rule_from(const struct policy *policy, const char *path,
+                                         unsigned kinds, enum policy_store first) {
   struct candidate best = {0};
   size_t path_length = strlen(path);
   for (size_t i = 0; i < policy->rule_count; i++) {
     const struct rule *rule = &policy->rules[i];
-    if (!(kinds & KIND(rule->kind)))
+    if (!(kinds & KIND(rule->kind)) || rule->origin.store < first)
       continue;
     struct candidate candidate = {.rule = rule, .depth = match_depth(rule, path, path_length)};
     if (candidate.depth >= 0 && (!best.rule || compare_candidates(&candidate, &best) > 0))
       best = candidate;
   }
   return best.rule;
+}
+
+static const struct rule *best_rule(const struct policy *policy, const char *path, unsigned kinds) {
+  return best_rule_from(policy, path, kinds, STORE_BUILTIN);
 }
 
 static const struct rule *org_hide(const struct policy *policy, const char *path) {
@@ -103,6 +108,21 @@ enum {
   GUARD_KINDS = KIND(RULE_PROTECT) | KIND(RULE_UNPROTECT),
 };
 
+/* Whoever takes back a folder means the built-in names in it, too (`unprotect: .git`); what
+ * somebody wrote counts by how deep it is. */
+static const struct rule *guard_of(const struct policy *policy, const char *path) {
+  const struct rule *guard = best_rule(policy, path, GUARD_KINDS);
+  if (!guard || guard->kind != RULE_PROTECT || guard->origin.store != STORE_BUILTIN)
+    return guard;
+  const struct rule *written = best_rule_from(policy, path, GUARD_KINDS, STORE_BUILTIN + 1);
+  return written ? written : guard;
+}
+
+bool policy_is_unprotected(const struct policy *policy, const char *path) {
+  const struct rule *guard = guard_of(policy, path);
+  return guard && guard->kind == RULE_UNPROTECT;
+}
+
 static struct decision decide_read(const struct policy *policy, const struct rule *place) {
   if (!place && policy->mode == MODE_STATIC)
     place = &static_root;
@@ -113,7 +133,7 @@ static struct decision decide_write(const struct policy *policy, const char *pat
                                     const struct rule *place) {
   bool writable = place && (place->kind == RULE_WRITE || place->kind == RULE_OVERLAY);
   bool ask = policy->ask_writes && policy->mode == MODE_DYNAMIC;
-  const struct rule *guard = writable || ask ? best_rule(policy, path, GUARD_KINDS) : NULL;
+  const struct rule *guard = writable || ask ? guard_of(policy, path) : NULL;
   bool guarded = guard && guard->kind == RULE_PROTECT;
   if (writable)
     return guarded ? (struct decision){.verdict = VERDICT_DENY, .rule = guard}

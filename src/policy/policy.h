@@ -189,6 +189,9 @@ struct decision {
  * answer that was kept allows the folder around it. Never allocates. */
 struct decision policy_decide(const struct policy *policy, const char *path, enum access access);
 
+/* Is this a name that is protected by default, or was, and that somebody has taken back? */
+bool policy_is_unprotected(const struct policy *policy, const char *path);
+
 /* The same for the path that a literal hide rule names: is it hidden? Quick, for there are
  * hundreds.
  */

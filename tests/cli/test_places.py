@@ -546,6 +546,18 @@ def test_unprotect(box):
     assert outside(box, "git config test.key", path) == "value\n"
 
 
+def test_unprotect_a_folder(box):
+    """With it the built-in names in it, as for `git init`; what somebody protects in it stays so."""
+    path = box.path("new")
+    box.identity.file(os.path.join(path, "kept/by-hand"), "ordinary\n")
+    box.identity.file(box.path("rules.yaml"),
+                      f"version: 1\nfilesystem: {{protect: ['{path}/kept/by-hand']}}\n")
+    options = ["--policy", box.path("rules.yaml"), "--unprotect", "."]
+    result = shell(box, "git init -q . && echo x >kept/other && ! echo x >kept/by-hand", path, options)
+    assert result.exit == 0 and "Read-only" in result.stderr, result
+    assert outside(box, "git rev-parse --git-dir; cat kept/*", path) == ".git\nordinary\nx\n"
+
+
 # ---- placeholders: sandbox-runtime#139 #103, claude-code#25603, bubblewrap#427 ----
 
 

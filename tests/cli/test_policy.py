@@ -1,6 +1,7 @@
 """sandbox policy from outside: show, check, explain, trust."""
 
 import json
+import shutil
 
 import pytest
 
@@ -71,6 +72,16 @@ def test_explain_reads_and_writes(world):
     assert (hooks["verdict"], hooks["flag"]) == ("deny", "--unprotect")
     assert hooks["rule"]["origin"]["store"] == "built-in"
     assert "sandbox run --ro" in world("explain", str(world.home / ".ssh/id_rsa")).stdout
+
+
+def test_explain_knows_what_is_reserved(world):
+    """`git init` fails where there is no repository: the name is kept for what is protected in it."""
+    assert explain(world, ".git", "--write")["verdict"] == "allow"
+    shutil.rmtree(world.project / ".git")
+    named = explain(world, ".git", "--write")
+    assert (named["verdict"], named["flag"], named["key"]) == ("deny", "--unprotect", "unprotect")
+    user_policy(world, "filesystem: {unprotect: [.git]}\n")
+    assert explain(world, ".git", "--write")["verdict"] == "allow"
 
 
 def test_explain_says_whether_a_secret_is_asked_about(world):

@@ -105,8 +105,8 @@ static void test_specificity_and_stores(void **state) {
         "  read: [~/.ssh/known_hosts, ~/.aws, /srv/vault/public, vendor, \"sub/*/ok.env\"]\n"
         "  write: [packages, ~/.cache/**, \"/work/*\"]\n"
         "  hide: [/opt/a, /data/*/key]\n"
-        "  unprotect: [.vscode/settings.json, .envrc]\n"
-        "  protect: [Makefile, \"**/*.lock\"]\n");
+        "  unprotect: [.vscode/settings.json, .envrc, sub, packages/.git]\n"
+        "  protect: [Makefile, \"**/*.lock\", sub/kept]\n");
   static const struct expectation rows[] = {
       /* an org hide is final */
       {"/srv/vault/public", ACCESS_READ, VERDICT_HIDE},
@@ -138,6 +138,10 @@ static void test_specificity_and_stores(void **state) {
       {"/nohome/u/p/.vscode/settings.json", ACCESS_WRITE, VERDICT_ALLOW},
       {"/nohome/u/p/.vscode/tasks.json", ACCESS_WRITE, VERDICT_DENY},
       {"/nohome/u/p/.envrc", ACCESS_WRITE, VERDICT_ALLOW},
+      /* a folder is taken back with the built-in names in it, not with those that somebody wrote */
+      {"/nohome/u/p/packages/.git/hooks/x", ACCESS_WRITE, VERDICT_ALLOW},
+      {"/nohome/u/p/packages/.vscode/x", ACCESS_WRITE, VERDICT_DENY},
+      {"/nohome/u/p/sub/kept", ACCESS_WRITE, VERDICT_DENY},
       /* every writable place has its protected names */
       {"/data/.git/hooks/x", ACCESS_WRITE, VERDICT_DENY},
       {"/work/a/.git/hooks/x", ACCESS_WRITE, VERDICT_DENY},
