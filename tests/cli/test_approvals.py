@@ -309,11 +309,12 @@ def test_deny_writing_always(box, data, allowed):
         box.identity.file(store, pathlib.Path(store).read_text() +
                           f"  - {{decision: allow, path: '{data}', access: write}}\n")
     for more in ([], policy):
-        with asking(box, ["sh", "-c", script], *more) as session, session.watch() as control:
+        with asking(box, ["sh", "-c", script], *more) as session:
             if not allowed:
-                asked = question(control)
-                assert asked["op"] == "read", asked
-                answer(control, {"cmd": "cmd.approve", "id": asked["id"], "scope": "session"})
+                with session.watch() as control:
+                    asked = question(control)
+                    assert asked["op"] == "read", asked
+                    answer(control, {"cmd": "cmd.approve", "id": asked["id"], "scope": "session"})
             assert session.result()[1] == "content of a\ncontent of a\n"
     explained = sandbox(box, "policy", "explain", "--write", f"{data}/a.txt").stdout
     assert "not writable" in explained, explained

@@ -148,8 +148,9 @@ print(os.read(os.open(last, os.O_RDWR, dir_fd=at), 99).decode(), "reached")
 """
 
 
-@pytest.mark.parametrize("name, levels", [("d" * 200, 30), ("d", 3000)], ids=["long", "many"])
-@pytest.mark.parametrize("last", [".env", ".git/config"])
+@pytest.mark.parametrize("name, levels, last", [
+    ("d" * 200, 30, ".env"), ("d" * 200, 30, ".git/config"), ("d", 3000, ".env")],
+    ids=["secret", "repository", "many-levels"])
 def test_what_is_too_deep_to_be_mounted_on(box, name, levels, last):
     """An earlier session made it: the next one starts, and says that a folder above is hidden, so that
     neither the secret nor the repository can be reached. The control: any other name at that place can."""

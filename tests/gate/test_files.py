@@ -140,7 +140,8 @@ def test_a_winding_path_keeps_nobody_else_waiting(box, gate, ground, links):
         taken = time.monotonic() - started
     finally:
         subprocess.run(["rm", "-rf", box.path("deep")], check=True)
-    assert control.stdout == "content of the file\n" and taken < 6, (control, taken)
+    assert control.stdout == "content of the file\n", control
+    assert taken < 4 + 3 * control.seconds, (control, taken)  # it was 16 and more, idle
     if gate == "notify" and links > 2:
         assert "Too many levels of symbolic links" in result.stderr and not asked, (result, asked)
     else:
