@@ -39,13 +39,16 @@ def leave_out(config, items, chosen):
     items[:] = [item for item in items if item in chosen]
 
 
+def part_of(items, variable):
+    """"2 0": each second of them, from the first on."""
+    step, first = map(int, os.environ.get(variable, "1 0").split())
+    return set(items[first::step])
+
+
 def pytest_collection_modifyitems(config, items):
-    step = int(os.environ.get("SANDBOX_TEST_EVERY", "1"))
-    leave_out(config, items, set(items[::step]))
-    # "2 0": each second of them, from the first on.
-    step, first = map(int, os.environ.get("SANDBOX_TEST_ROOT", "1 0").split())
+    leave_out(config, items, part_of(items, "SANDBOX_TEST_EVERY"))
     of_root = [item for item in items if is_of_root(item)]
-    leave_out(config, items, set(items) - set(of_root) | set(of_root[first::step]))
+    leave_out(config, items, set(items) - set(of_root) | part_of(of_root, "SANDBOX_TEST_ROOT"))
     for item in items:
         markers_of[item.nodeid] = {mark.name for mark in item.iter_markers()}
 
