@@ -89,6 +89,8 @@ CHOSEN = {
         "a_process_that_dies_takes_its_question_along",
         "secrets_below_an_approved_folder_stay_hidden", "without_the_monitor_nothing_opens",
         "a_32_bit_program_waits_as_well")),
+    # Whose memory is waited for, and by whom.
+    "gate/test_stalls.py": (BOTH, "user", ()),
     "gate/test_once.py": (BOTH, "user", (
         "once_is_one_call", "once_cannot_be_opened_for_writing", "a_folder_is_listed_once",
         "a_script_runs_once")),
@@ -103,7 +105,8 @@ CHOSEN = {
         "revoking_takes_effect_for_new_opens",
         "what_was_hidden_in_a_revoked_folder_stays_hidden")),
     "gate/test_notify.py": (BOTH, "user", (
-        "many_wait_at_the_same_time", "a_second_listener_is_refused_with_a_reason",
+        "many_wait_at_the_same_time", "ways_out_of_a_place_that_was_used",
+        "a_second_listener_is_refused_with_a_reason",
         "a_thread_of_a_process_is_asked_for_as_the_process",
         "it_is_taken_where_fuse_cannot_be_opened")),
     # nftables and sockets of another namespace.
