@@ -259,7 +259,7 @@ static void answer(struct prompt *prompt, const struct reply *given) {
 /* Ctrl-C is for the program: it is interrupted, and told no. In this order, or it might be over
  * before the interrupt comes. */
 static void interrupt(struct prompt *prompt) {
-  if (!terminal_type(prompt->terminal, CTRL_C))
+  if (!terminal_interrupt(prompt->terminal))
     kill(getpid(), SIGINT); /* the monitor passes it on */
   answer(prompt, &(struct reply){.allow = false, .scope = SCOPE_ONCE});
 }

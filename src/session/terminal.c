@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/signalfd.h>
+#include <termios.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -277,10 +278,16 @@ void terminal_pause(struct terminal *terminal, bool paused) {
   terminal->paused = paused;
 }
 
-bool terminal_type(struct terminal *terminal, char character) {
+/* The kernel makes a signal of a character a moment later only, and takes away then what the
+ * program wrote before it. */
+bool terminal_interrupt(struct terminal *terminal) {
+  static const char key = '\003';
+  struct termios modes;
   if (terminal->master < 0 || !terminal->raw_wanted || !is_empty(&terminal->to_session))
     return false;
-  return write(terminal->master, &character, 1) == 1; /* at once, paused or not */
+  if (tcgetattr(terminal->master, &modes) == 0 && modes.c_lflag & ISIG && modes.c_cc[VINTR] == key)
+    return ioctl(terminal->master, TIOCSIG, SIGINT) == 0;
+  return write(terminal->master, &key, 1) == 1; /* at once, paused or not */
 }
 
 static void relay(struct terminal *terminal, const struct pollfd watched[TERMINAL_WATCH_COUNT]) {

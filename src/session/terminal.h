@@ -61,9 +61,9 @@ void terminal_pause(struct terminal *terminal, bool paused);
  * after it. False if there is more than the screen takes now. */
 bool terminal_catch_up(struct terminal *terminal);
 
-/* Passes one character on as if it had been typed. False if the session's terminal is not the one
- * that takes the keys, or has not taken the last ones yet. */
-bool terminal_type(struct terminal *terminal, char character);
+/* Passes Ctrl-C on: whoever it interrupts has been when this returns. False if the session's
+ * terminal is not the one that takes the keys, or has not taken the last ones yet. */
+bool terminal_interrupt(struct terminal *terminal);
 
 /* Fills in what to wait for and, after poll and terminal_set_raw, copies what is ready. */
 enum { TERMINAL_WATCH_COUNT = 4 };
