@@ -83,9 +83,7 @@ static bool is_missing(const struct walker *walker, int base, const char *path, 
          fstatat(folder, name, &status, AT_SYMLINK_NOFOLLOW) < 0 && errno == ENOENT;
 }
 
-/* Only what is there by its name in the session: somebody may have handed in a folder of the
- * host's.
- */
+/* Only what is there by its name in the session: a folder of the host's may have been handed in. */
 static void learn(const struct walker *walker, struct native_mounts *mounts, int fd) {
   char name[64], path[PATH_MAX];
   struct statx status, there;

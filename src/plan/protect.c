@@ -71,19 +71,24 @@ static void reserve(struct compiler *compiler, const char *path, const char *con
   add_protect(compiler, path, 0, why);
 }
 
-/* Where a link leads, also if nothing is there yet: what is missing can be created. */
-static char *link_target(const char *path, bool *ret_missing) {
-  char *target = compile_resolve(path);
-  *ret_missing = !target;
-  if (target)
-    return target;
+/* Where a link says that it leads, in one step: a link in the project on that way can be replaced,
+ * too. NULL if it is none. */
+static char *link_step(const char *path) {
   char text[PATH_MAX];
   ssize_t length = readlink(path, text, sizeof text - 1);
   if (length <= 0)
     return NULL;
   text[length] = '\0';
   _cleanup_free_ char *parent = path_parent(path);
-  return path_join(parent, text);
+  _cleanup_free_ char *folder = compile_resolve(parent);
+  return path_join(folder ? folder : parent, text);
+}
+
+/* Where a link leads, also if nothing is there yet: what is missing can be created. */
+static char *link_target(const char *path, bool *ret_missing) {
+  char *target = compile_resolve(path);
+  *ret_missing = !target;
+  return target ? target : link_step(path);
 }
 
 int compile_protect_target(struct compiler *compiler, const char *link, const char *why,
@@ -239,20 +244,7 @@ int compile_protect(struct compiler *compiler, const char *path, bool reserve_mi
 
 /* ---- what the home folder has links to ---- */
 
-/* Where a link says that it leads, in one step: a link in the project on that way can be replaced,
- * too. NULL if it is none. */
-static char *link_step(const char *path) {
-  char text[PATH_MAX];
-  ssize_t length = readlink(path, text, sizeof text - 1);
-  if (length <= 0)
-    return NULL;
-  text[length] = '\0';
-  _cleanup_free_ char *parent = path_parent(path);
-  _cleanup_free_ char *folder = compile_resolve(parent);
-  return path_join(folder ? folder : parent, text);
-}
-
-/* The same for a name behind a link: "~/.config/fish", where "~/.config" is one. */
+/* Such a step of a name, or of one behind a link: "~/.config/fish", where "~/.config" is one. */
 static char *step_elsewhere(const char *home, const char *path) {
   for (const char *end = path + strlen(home); *end;) {
     end = strchrnul(end + 1, '/');
