@@ -170,6 +170,7 @@ class World:
 
     def __init__(self):
         self.root = os.getuid() == 0
+        command = tested_command()  # before anything is made
         if self.root:
             leave_host_namespaces()
         # Not below /tmp, /var/tmp or /run: those are private inside.
@@ -182,7 +183,7 @@ class World:
         self.identities = {}
         become_subreaper()
         self.attempt = self.install(find_attempt(self.bin), "attempt")
-        self.command = self._find_command()
+        self.command = command and self._reachable(command)
         self._make_identities()
 
     def install(self, source, name):
@@ -192,14 +193,9 @@ class World:
         os.chmod(target, 0o755)
         return target
 
-    def _find_command(self):
-        command = os.environ.get("SANDBOX")
-        if os.environ.get("SANDBOX_PEER"):
-            return None
-        if not command or not os.access(command, os.X_OK):
-            raise SystemExit(f"SANDBOX is not a program: {command!r}")
-        # A plain user may be unable to reach the build folder, and nobody inside reaches one in a
-        # private place: then run a copy.
+    def _reachable(self, command):
+        """A plain user may be unable to reach the build folder, and nobody inside reaches one in a
+        private place: then it is a copy."""
         private = os.path.realpath(command).startswith(("/tmp/", "/var/tmp/", "/run/"))
         usable = world_reachable(command) and not private
         if usable:
@@ -246,6 +242,16 @@ class World:
         if self.login:
             subprocess.run(["userdel", self.login], capture_output=True)
         shutil.rmtree(self.base, ignore_errors=True)
+
+
+def tested_command():
+    """None where it is another sandbox that is tried."""
+    command = os.environ.get("SANDBOX")
+    if os.environ.get("SANDBOX_PEER"):
+        return None
+    if not command or not os.access(command, os.X_OK):
+        raise SystemExit(f"SANDBOX is not a program: {command!r}")
+    return command
 
 
 def find_built(name):
