@@ -37,12 +37,16 @@ void job_join(struct grant_job *job, struct waiting *waiting) {
 
 /* ---- the end of a job ---- */
 
-static void note_grant(struct gate *gate, const struct grant_job *job) {
-  bool writable = job->request.flags & BROKER_WRITABLE;
+static void note_mount(struct gate *gate, const struct grant_job *job) {
   strv_add(&gate->mounts, job->path);
   strv_add(&gate->granted, job->path);
-  if (writable)
+  if (job->request.flags & BROKER_WRITABLE)
     strv_add(&gate->granted_writable, job->path);
+}
+
+static void note_grant(struct gate *gate, const struct grant_job *job) {
+  bool writable = job->request.flags & BROKER_WRITABLE;
+  note_mount(gate, job);
   gate->config.services.granted(gate->config.services.context, job->path, writable);
   replaced_watch(gate, job->path);
 }
@@ -135,6 +139,15 @@ static bool is_repeated(struct grant_job *job) {
          job->request.kind != BROKER_LIST && ++job->attempts < ATTEMPTS;
 }
 
+/* Was it mounted before the broker died? Nobody knows. What is there without our knowledge could
+ * never be revoked: it is taken back, with what it may have covered, before anybody goes on. */
+static void undo_grant(struct gate *gate, struct grant_job *job) {
+  note_mount(gate, job);
+  gate_take_back(gate, job->path, steal_pointer(job->waiting));
+  while (strv_contains(&gate->granted, job->path))
+    gate_take_back(gate, job->path, NULL);
+}
+
 /* What cannot be granted stays closed; the next question starts another broker. One that has taken
  * something back is replaced at once: it kept it covered. */
 static void fail_all(struct gate *gate, int result) {
@@ -145,6 +158,8 @@ static void fail_all(struct gate *gate, int result) {
   for (struct grant_job *job = jobs, *next; job; job = next) {
     next = job->next;
     looks &= job->request.kind != BROKER_LOOK;
+    if (job->sent && job->request.kind == BROKER_GRANT)
+      undo_grant(gate, job);
     job->next = NULL;
     job->sent = job->ready = false;
     if (is_repeated(job))

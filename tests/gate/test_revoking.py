@@ -1,5 +1,6 @@
 """What was allowed is taken back: at once, for everybody, and nothing that was hidden comes to light."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -65,6 +66,42 @@ def test_a_revocation_outlives_the_broker(box, gate, ground):
         gates.go_on(box)
         assert it.finish().stdout == "content of the file\n", it.asked
     assert revoking.returncode == 0 and b"may still" not in said and len(it.asked) == 2, said
+
+
+def has_mount(pid, path):
+    with open(f"/proc/{pid}/mountinfo") as mounts:
+        return any(line.split()[4] == path for line in mounts)
+
+
+@contextlib.contextmanager
+def slow_to_say_what_it_mounted(broker):
+    with subprocess.Popen(["strace", "-qq", "-p", str(broker), "-e", "inject=move_mount:delay_exit=9000000"],
+                          stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as tracer:
+        assert sessions.eventually(lambda: sessions.status(broker)["TracerPid"] != "0")
+        yield
+        tracer.kill()
+
+
+@pytest.mark.escape
+def test_what_a_broker_mounted_before_it_was_killed_can_be_revoked(box, gate, ground, host_root):
+    """Nobody has heard that it is mounted."""
+    path = f"{ground}/file"
+    wait = "touch {0}; while [ ! -e {0}-over ]; do sleep 0.02; done; "
+    script = f"cat {ground}/exact; {wait.format('start')}cat {path}; {wait.format('death')}cat {path}"
+    with gates.Session(box, gate, ["/bin/sh", "-c", script], first_approved(2)) as it:
+        assert sessions.eventually(lambda: os.path.exists(box.path("start")))
+        monitor = sessions.monitor_of(box, it.sid)
+        broker, init = gates.broker_of(monitor), gates.child_of(monitor, "sandbox-init")
+        with slow_to_say_what_it_mounted(broker):
+            box.identity.file(box.path("start-over"), "")
+            assert sessions.eventually(lambda: has_mount(init, path))
+            os.kill(broker, signal.SIGKILL)
+        assert sessions.eventually(lambda: os.path.exists(box.path("death")))
+        revoked = sessions.sandbox(box, "policy", "revoke", "--session", it.sid, path)
+        box.identity.file(box.path("death-over"), "")
+        result = it.finish()
+    assert revoked.exit == 0 and result.stdout == "content of the exact one\n", (revoked, result)
+    assert it.asked[1:] == [("read", path)] * 2, it.asked
 
 
 def test_what_is_revoked_while_it_is_granted_is_not_granted(box, gate, ground):
