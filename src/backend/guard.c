@@ -23,6 +23,7 @@
 #include "core/cleanup.h"
 #include "core/file.h"
 #include "core/path.h"
+#include "engine/confine.h"
 #include "overlay/remove.h"
 
 enum { EARLY_PAUSE_MS = 20, EARLY_ROUNDS = 100, RUNNER_PAUSE_MS = 200 };
@@ -97,10 +98,12 @@ static void place_descriptors(const struct guard_input *input, int problems) {
 }
 
 static void set_rlimits(const struct guard_input *input, int problems) {
-  /* 1, not 0: see forbid_core_files in src/engine/confine.c. */
-  if (setrlimit(RLIMIT_CORE, &(struct rlimit){1, 1}) < 0)
+  int result = confine_forbid_core_files();
+  if (result < 0) {
+    errno = -result;
     give_up(problems, "forbidding core files");
-  int result = limit_rlimits_apply(&input->limits->rlimits);
+  }
+  result = limit_rlimits_apply(&input->limits->rlimits);
   if (result < 0) {
     errno = -result;
     give_up(problems, "setting its limits");

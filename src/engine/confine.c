@@ -24,12 +24,15 @@ static int replace_keyring(void) {
   return 0;
 }
 
-/* A core file would copy approved secrets into a writable folder, or reach a host handler. Not 0:
- * where core_pattern is a pipe, the kernel starts the host's handler whatever the size, except for
- * the limit 1, which it takes as "never". */
-static int forbid_core_files(void) {
-  struct rlimit never = {1, 1};
-  return setrlimit(RLIMIT_CORE, &never) < 0 ? -errno : 0;
+/* Not 0: where core_pattern is a pipe, the kernel starts the host's handler whatever the size,
+ * except for the limit 1, which it takes as "never". Whose own hard limit is 0 (`ulimit -c 0`)
+ * cannot raise it, and has a plan that says so where there is such a handler. */
+int confine_forbid_core_files(void) {
+  struct rlimit never = {1, 1}, none = {0, 0};
+  int result = setrlimit(RLIMIT_CORE, &never) < 0 ? -errno : 0;
+  if (result == -EPERM)
+    result = setrlimit(RLIMIT_CORE, &none) < 0 ? -errno : 0;
+  return result;
 }
 
 /* Nobody may look into any process, says the machine (Yama). */
@@ -70,7 +73,7 @@ int confine_prepare(const struct plan *plan, struct start_report *report, int *r
   int result = replace_keyring();
   if (result < 0)
     return report_failure(report, STEP_KEYRING, result);
-  result = forbid_core_files();
+  result = confine_forbid_core_files();
   if (result < 0)
     return report_failure(report, STEP_RLIMIT, result);
   result = caps_drop_bounding_set(); /* 41 calls */

@@ -13,3 +13,7 @@ int confine_prepare(const struct plan *plan, struct start_report *report, int *r
  * static mode it is the connector's; else -1. Returns the same. */
 int confine_self(const struct plan *plan, struct start_report *report, int ruleset,
                  int *ret_listener);
+
+/* For every process of a session: a core file would copy approved secrets into a writable folder,
+ * or reach a handler of the host. Returns 0 or a negative errno. */
+int confine_forbid_core_files(void);

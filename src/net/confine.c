@@ -20,6 +20,7 @@
 
 #include "core/cleanup.h"
 #include "engine/caps.h"
+#include "engine/confine.h"
 #include "engine/landlock.h"
 #include "engine/seccomp.h"
 
@@ -210,9 +211,8 @@ static void limit_memory(void) {
 }
 
 int relay_confine(void) {
-  struct rlimit none = {0, 0}, never = {1, 1};
-  int result =
-      setrlimit(RLIMIT_FSIZE, &none) < 0 || setrlimit(RLIMIT_CORE, &never) < 0 ? -errno : 0;
+  struct rlimit none = {0, 0};
+  int result = setrlimit(RLIMIT_FSIZE, &none) < 0 ? -errno : confine_forbid_core_files();
   limit_memory();
   prctl(PR_SET_DUMPABLE, 0);
   if (result == 0)

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "core/alloc.h"
@@ -164,6 +165,20 @@ static void plan_landlock(struct compiler *compiler) {
              "redirected file can be reopened for writing");
 }
 
+/* See confine_forbid_core_files: a hard limit of 0 cannot be raised to what the kernel takes as
+ * "never". */
+static void warn_about_cores(struct compiler *compiler) {
+  struct rlimit limit;
+  _cleanup_free_ char *pattern = NULL;
+  if (getrlimit(RLIMIT_CORE, &limit) < 0 || limit.rlim_max > 0 ||
+      file_read_at(AT_FDCWD, "/proc/sys/kernel/core_pattern", 4096, &pattern, NULL) < 0 ||
+      pattern[0] != '|')
+    return;
+  strv_add(&compiler->plan->warnings,
+           "the hard limit of core files is 0: a program that crashes inside starts the handler of "
+           "/proc/sys/kernel/core_pattern outside; a hard limit of 1 or more keeps it from that");
+}
+
 static void plan_settings(struct compiler *compiler) {
   struct plan *plan = compiler->plan;
   const struct plan_request *request = compiler->request;
@@ -211,6 +226,7 @@ static int compile_parts(struct compiler *compiler, struct sb_error *error) {
   compile_masks(compiler);
   order_operations(compiler->plan);
   plan_landlock(compiler);
+  warn_about_cores(compiler);
   return 0;
 }
 

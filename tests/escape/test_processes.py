@@ -286,6 +286,29 @@ def test_core_limit_stays(box):
     assert box.run(show).stdout.split()[4:6] == ["1", "1"]
 
 
+@pytest.mark.parametrize("options", [["--static"], ["--mode", "dynamic"], ["--backend", "landlock", "--weaken"]],
+                         ids=["static", "dynamic", "landlock"])
+def test_no_core_files_at_all(box, options):
+    """`ulimit -c 0`: nobody can raise the limit to 1 any more."""
+    result = box.run(["grep", "core", "/proc/self/limits"], options=options, before=["prlimit", "--core=0"])
+    assert result.exit == 0 and result.stdout.split()[4:6] in (["0", "0"], ["1", "1"]), result  # 1: root may
+
+
+@pytest.mark.parametrize("pattern", ["|/usr/lib/handler %P", "core"])
+def test_it_is_said_if_a_core_handler_can_be_started(box, host_root, pattern):
+    here = box.home("pattern")
+    box.identity.file(here, f"{pattern}\n")
+    place = "/proc/sys/kernel/core_pattern"  # the tests' mount namespace is their own
+    subprocess.run(["mount", "--bind", here, place], check=True)
+    try:
+        first, second = (box.plain([box.world.command, "run", "--static", "--dry-run", "--", "true"], before=before)
+                         for before in (["prlimit", "--core=0"], []))
+    finally:
+        subprocess.run(["umount", place], check=True)
+    assert first.exit == 0 and (place in first.stdout + first.stderr) == pattern.startswith("|"), first
+    assert second.exit == 0 and place not in second.stdout + second.stderr, second
+
+
 @pytest.mark.skipif("SANDBOX_TEST_VM" not in os.environ,
                     reason="core_pattern belongs to the whole machine: only in a guest of test-vm")
 def test_core_handler_of_the_host_is_not_started(box):
