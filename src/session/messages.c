@@ -88,8 +88,13 @@ static void on_started(struct monitor *monitor, pid_t command, int *folders_insi
     signals_handle(monitor, monitor->early);
 }
 
+/* The kernel drops what there is no room for in our table of descriptors. */
+static int fail_gate(struct sb_error *error, int errnum) {
+  sb_fail(error, SB_CODE_SYSTEM, errnum, "taking over the session's gate");
+  return sb_hint(error, "allow more open files: ulimit -n 256");
+}
+
 static void on_gate(struct monitor *monitor, int *fds) {
-  _cleanup_error_ struct sb_error error = {0};
   struct gate_config config = {
       .plan = monitor->request->plan,
       .policy = monitor->request->policy,
@@ -109,12 +114,15 @@ static void on_gate(struct monitor *monitor, int *fds) {
                    .held = upkeep_held,
                    .context = monitor},
   };
+  int missing = fds[1] < 0 ? EMFILE : errno;
   *(config.plan->gate == GATE_NOTIFY ? &config.root : &config.pid_ns) = fds[2];
   memset(fds, -1, FD_PASS_LIMIT * sizeof *fds);
   /* Without it nothing of the session could go on; without its namespaces nothing could be granted.
    */
-  if (config.user_ns < 0 || gate_new(&config, &monitor->gate, &error) < 0)
-    monitor->over = true;
+  struct sb_error *error = &monitor->gate_failure;
+  int result =
+      config.user_ns < 0 ? fail_gate(error, missing) : gate_new(&config, &monitor->gate, error);
+  monitor->over |= result < 0;
 }
 
 static void handle_message(struct monitor *monitor, const struct message *message, int *fds) {

@@ -216,6 +216,11 @@ static int conclude(struct monitor *monitor, struct sb_error *error) {
     result->exit_code = 128 + monitor->abandoned;
     return 0;
   }
+  if (monitor->gate_failure.message) { /* whatever init failed at, this is why */
+    *error = monitor->gate_failure;
+    monitor->gate_failure = (struct sb_error){0};
+    return -1;
+  }
   if (report->failed != STEP_NONE) {
     engine_explain(&monitor->engine, &result->exit_code, error);
     /* AppArmor lets a user namespace be made, but not used. */
@@ -302,6 +307,7 @@ int session_run(const struct session_request *request, struct session_result *re
     monitor.engine = engine;
     result = conclude(&monitor, error);
   }
+  sb_error_clear(&monitor.gate_failure);
   events_end(&monitor);
   limit_group_remove(&monitor.limits);
   keeper_reap(&monitor.upkeep.keeper);

@@ -32,8 +32,9 @@ struct monitor {
   struct network network;
   struct execs execs;
   struct supervision supervision;
-  struct strv unsaid; /* warnings that wait until the terminal is the user's again */
-  struct gate *gate;  /* dynamic mode */
+  struct strv unsaid;           /* warnings that wait until the terminal is the user's again */
+  struct gate *gate;            /* dynamic mode */
+  struct sb_error gate_failure; /* why there is none */
   struct upkeep upkeep;
   struct connects connects; /* static mode */
   struct publisher publisher;

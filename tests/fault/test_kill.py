@@ -9,6 +9,8 @@ import time
 
 import pytest
 
+import dynamic
+import gates
 from harness import SLOWNESS, TIMEOUT, LeakCheck, Patience, children, command_line, mounts_below
 
 # For each of three targets and two identities: more than 200.
@@ -375,6 +377,18 @@ def test_few_descriptors(box, limit):
     if result.exit == 125:
         assert result.stderr.startswith("sandbox: "), result
     assert limit < 32 or result.exit == 0, f"32 descriptors should be enough: {result}"
+
+
+@pytest.mark.parametrize("gate", gates.GATES)
+def test_few_descriptors_for_a_gate(box, host_root, gate):
+    """Some of them are just too few for the gate alone: that is told from a command that was killed."""
+    gates.need(host_root, gate)
+    statuses = []
+    for limit in range(30, 60, 2):
+        result = dynamic.run(box, ["true"], ["--gate", gate], before=["prlimit", f"--nofile={limit}"])
+        statuses.append(result.exit)
+        assert result.exit == 0 or result.exit == 125 and result.stderr.startswith("sandbox: "), (limit, result)
+    assert {0, 125} == set(statuses), statuses
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3])
