@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -84,6 +85,19 @@ static bool tool_failed(const struct runner *runner) {
   return runner->wrapped.ran_mark && !runner->timed_out && WIFEXITED(runner->report.wait_status) &&
          WEXITSTATUS(runner->report.wait_status) != 0 &&
          !strstr(text_string(&runner->status_text), runner->wrapped.ran_mark);
+}
+
+bool runner_met_vanished(const struct runner *runner) {
+  const struct plan *plan = runner->request->plan;
+  struct stat status;
+  for (size_t i = 0; tool_failed(runner) && i < plan->operation_count; i++) {
+    const struct operation *operation = &plan->operations[i];
+    if (operation->kind == OPERATION_MASK &&
+        strv_contains(&runner->wrapped.argv, operation->path) &&
+        lstat(operation->path, &status) < 0 && (errno == ENOENT || errno == ENOTDIR))
+      return true;
+  }
+  return false;
 }
 
 static int explain_tool(const struct runner *runner, struct sb_error *error) {

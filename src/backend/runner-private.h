@@ -82,6 +82,10 @@ void runner_check_early_signal(struct runner *runner); /* has its time come? */
 /* Ends and removes all but what is needed to tell of it. */
 void runner_finish(struct runner *runner);
 
+/* Did the tool fail because something that it was to hide has vanished meanwhile, a socket of
+ * another program mostly? It finds nothing to mount on; wrapped again, that is left out. */
+bool runner_met_vanished(const struct runner *runner);
+
 /* What became of it. An error if the command was never started. */
 int runner_conclude(struct runner *runner, struct sb_error *error);
 

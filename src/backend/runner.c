@@ -198,23 +198,50 @@ static void tell_end(struct runner *runner) {
   runner_notify(runner, &(struct session_notice){.event = SESSION_EXITED, .result = result});
 }
 
+#define ATTEMPTS 3 /* to start a tool */
+
+/* Nobody learns of a start that is tried again. */
+static void forget_attempt(struct runner *runner, struct sb_error *error) {
+  capture_clear(&runner->capture);
+  sb_error_clear(error);
+  if (runner->request->guard)
+    (void)child_wait(*runner->request->guard);
+}
+
+/* Returns true if it is to be tried again. */
+static bool run_once(struct runner *runner, int attempt, int *ret_result, struct sb_error *error) {
+  *ret_result = runner_take_signals(runner, error);
+  if (*ret_result < 0)
+    return false;
+  int result = runner_start(runner, error);
+  if (result == 0 && attempt == 0)
+    runner_notify(runner,
+                  &(struct session_notice){.event = SESSION_STARTED, .init = runner->guard});
+  while (result == 0 && !runner->over)
+    look_once(runner);
+  runner_finish(runner);
+  bool vanished = result == 0 && runner_met_vanished(runner);
+  if (result == 0)
+    result = runner_conclude(runner, error);
+  bool again = vanished && result < 0 && attempt + 1 < ATTEMPTS;
+  if (again)
+    forget_attempt(runner, error);
+  else
+    tell_end(runner);
+  runner_clear(runner);
+  runner_give_signals_back(runner);
+  *ret_result = result;
+  return again;
+}
+
 int backend_run_wrapped(const struct backend *backend, const struct backend_request *request,
                         struct session_result *ret_result, struct sb_error *error) {
-  struct runner runner = new_runner(backend, request, ret_result);
-  if (runner_take_signals(&runner, error) < 0)
-    return -1;
-  int result = runner_start(&runner, error);
-  if (result == 0)
-    runner_notify(&runner,
-                  &(struct session_notice){.event = SESSION_STARTED, .init = runner.guard});
-  while (result == 0 && !runner.over)
-    look_once(&runner);
-  runner_finish(&runner);
-  if (result == 0)
-    result = runner_conclude(&runner, error);
-  tell_end(&runner);
-  runner_clear(&runner);
-  runner_give_signals_back(&runner);
+  bool again = true;
+  int result = -1;
+  for (int attempt = 0; again; attempt++) {
+    struct runner runner = new_runner(backend, request, ret_result);
+    again = run_once(&runner, attempt, &result, error);
+  }
   return result;
 }
 

@@ -5,6 +5,7 @@ import json
 import os
 import pty
 import select
+import shutil
 import signal
 import socket
 import subprocess
@@ -14,6 +15,7 @@ import time
 
 import pytest
 
+import gates
 import harness
 
 
@@ -288,6 +290,21 @@ def test_the_start_is_in_the_audit_log(box):
     answer = json.loads(box.run(["true"], options=["--json"]).stdout)
     log = box.plain([box.world.command, "audit", "--json"])
     assert answer["sid"] in log.stdout and '"bwrap"' in log.stdout, log
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("gone", ["rm {0}/socket", "rm -r {0}"], ids=["socket", "folder"])
+def test_what_is_to_be_hidden_vanishes_before_the_tool_starts(box, gone):
+    """A socket of another program, with the folder that it is in; sessions that start make such."""
+    folder, tools = box.home("passing"), box.home("tools")
+    box.identity.folder(folder)
+    script = f'#!/bin/sh\n[ "$1" = --version ] || {gone.format(folder)} 2>&-\nexec {shutil.which("bwrap")} "$@"\n'
+    os.chmod(box.identity.file(f"{tools}/bwrap", script), 0o755)
+    with gates.listening(box, f"{folder}/socket"):
+        result = box.run(sh("echo ran"), options=["--json"], env={"PATH": f"{tools}:{os.environ['PATH']}"})
+    answer = json.loads(result.stdout)
+    assert not os.path.exists(f"{folder}/socket"), "it was not what was meant"
+    assert result.exit == 0 and (answer["stdout"], answer["stderr"]) == ("ran\n", ""), result
 
 
 def test_a_terminal(box):
