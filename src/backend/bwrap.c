@@ -80,6 +80,13 @@ static void add_writable(struct builder *builder, const struct operation *operat
   add(builder, "--bind", operation->path, operation->path);
 }
 
+/* Gone since the plan saw it: wrapped again after a failure, it is left out. */
+static void add_pin(struct builder *builder, const struct operation *operation) {
+  struct stat status;
+  if (lstat(operation->path, &status) == 0)
+    add_writable(builder, operation);
+}
+
 /* Also for /proc/sys: its own --proc leaves that alone where it is not writable by mode, and root
  * without capabilities still owns the files in it. */
 static void add_readonly(struct builder *builder, const struct operation *operation) {
@@ -125,6 +132,18 @@ static void add_holes(struct builder *builder, const struct operation *operation
   }
 }
 
+/* Should it vanish before bwrap comes to it, bwrap would make something in its place, for good,
+ * where the folder is writable. With itself as the source it fails. */
+static void insist(struct builder *builder, const struct operation *operation) {
+  for (size_t i = 0; i < builder->plan->operation_count; i++) {
+    const struct operation *place = &builder->plan->operations[i];
+    if (place->kind == OPERATION_WRITABLE && path_is_under(operation->path, place->path)) {
+      add_writable(builder, operation);
+      return;
+    }
+  }
+}
+
 /* A device on a mount without devices cannot be opened, which is as good as a file of mode 0. */
 static void add_mask(struct builder *builder, const struct operation *operation) {
   struct stat status;
@@ -134,6 +153,7 @@ static void add_mask(struct builder *builder, const struct operation *operation)
   }
   if (lstat(operation->path, &status) < 0)
     return;
+  insist(builder, operation);
   if (!S_ISDIR(status.st_mode)) {
     add(builder, "--ro-bind", "/dev/null", operation->path);
     return;
@@ -152,7 +172,7 @@ static void (*const adders[OPERATION_COUNT])(struct builder *, const struct oper
     [OPERATION_WRITABLE] = add_writable,
     [OPERATION_READONLY] = add_readonly,
     [OPERATION_OVERLAY] = add_overlay,
-    [OPERATION_PIN] = add_writable,
+    [OPERATION_PIN] = add_pin,
     [OPERATION_PROTECT] = add_readonly,
     [OPERATION_SEAL] = add_readonly,
     [OPERATION_MASK] = add_mask,

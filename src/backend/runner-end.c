@@ -92,8 +92,8 @@ bool runner_met_vanished(const struct runner *runner) {
   struct stat status;
   for (size_t i = 0; tool_failed(runner) && i < plan->operation_count; i++) {
     const struct operation *operation = &plan->operations[i];
-    if (operation->kind == OPERATION_MASK &&
-        strv_contains(&runner->wrapped.argv, operation->path) &&
+    bool may_vanish = operation->kind == OPERATION_MASK || operation->kind == OPERATION_PIN;
+    if (may_vanish && strv_contains(&runner->wrapped.argv, operation->path) &&
         lstat(operation->path, &status) < 0 && (errno == ENOENT || errno == ENOTDIR))
       return true;
   }

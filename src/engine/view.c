@@ -421,10 +421,11 @@ static int (*const appliers[OPERATION_COUNT])(struct view *, const struct operat
     [OPERATION_MASK] = apply_mask,
 };
 
-/* What is not in the view needs no mask: it was removed since the plan saw it. */
+/* What is not in the view needs no mask, and its folder no pin: it was removed since the plan saw
+ * it. What must be there, below a pin, is missed by its own operation. */
 static bool forgivable(const struct operation *operation, int result) {
-  bool may_be_missing =
-      (operation->flags & OPERATION_OPTIONAL) || operation->kind == OPERATION_MASK;
+  bool may_be_missing = (operation->flags & OPERATION_OPTIONAL) ||
+                        operation->kind == OPERATION_MASK || operation->kind == OPERATION_PIN;
   return may_be_missing && (result == -ENOENT || result == -ENOTDIR);
 }
 

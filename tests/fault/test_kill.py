@@ -1,10 +1,14 @@
 """Sudden death at any moment, and machines that are short of something: nothing may be left."""
 
+import contextlib
+import glob
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
@@ -306,6 +310,40 @@ def test_recovery_believes_no_forged_journal(box):
         box.identity.own(path)
     recover(box)
     assert os.path.isdir(victim), "a folder of the user's own was removed"
+
+
+@contextlib.contextmanager
+def passing_sockets(box):
+    """Folders of the project with a socket in each, which come and go; gives how many there were."""
+    over, count = threading.Event(), [0]
+
+    def come_and_go():
+        while not over.is_set():
+            folder = box.path(f"passing-{count[0]}")
+            box.identity.folder(folder)
+            with gates.listening(box, f"{folder}/socket"):
+                time.sleep(0.0015)
+            shutil.rmtree(folder)
+            count[0] += 1
+
+    thread = threading.Thread(target=come_and_go)
+    thread.start()
+    try:
+        yield count
+    finally:
+        over.set()
+        thread.join()
+
+
+@pytest.mark.parametrize("options", [["--static"], ["--mode", "dynamic"], ["--backend", "bwrap", "--weaken"]],
+                         ids=["static", "dynamic", "bwrap"])
+def test_what_vanishes_while_a_session_starts(box, options):
+    if "bwrap" in options and not shutil.which("bwrap"):
+        pytest.skip("bwrap is not installed")
+    with passing_sockets(box) as count:
+        results = [box.run(["true"], options=options) for _ in range(30)]
+    assert not [result for result in results if result.exit], results
+    assert count[0] > 30 and not glob.glob(box.path("passing-*")), (count, os.listdir(box.path(".")))
 
 
 # ---- machines that are short of something ----
