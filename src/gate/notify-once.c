@@ -29,8 +29,8 @@
 #include "gate/tell.h"
 
 #define LENT_NS     (1000ull * 1000 * 1000) /* from CONTINUE to the end of the kernel's walk */
-#define NUMBER_TOP  1024u /* a usual limit: the table of descriptors need not grow for us */
-#define NUMBER_LAST 64u   /* how many numbers are tried */
+#define NUMBER_TOP  1024 /* a usual limit: the table of descriptors need not grow for us */
+#define NUMBER_LAST 64   /* how many numbers are tried */
 
 /* ---- descriptors ---- */
 
@@ -130,6 +130,7 @@ struct lent {
   struct lent *next;
   const struct held *held; /* NULL: the call goes on, or failed */
   uint64_t until_ns;       /* then */
+  int number;              /* of the descriptor that it leads to */
   char *path, *text;
 };
 
@@ -183,21 +184,39 @@ void notify_clear_lent(struct notify *notify) {
   }
 }
 
-/* Always the same number, if it is free: when two execute the same file at once, one link leads
- * each to its own descriptor. */
+/* Several execute the same file at once, and one link leads each to its own descriptor: so they
+ * have it by the same number, and no two files have the same, for a script and its interpreter are
+ * both with one of them. */
+static bool suits(const struct notify *notify, const char *path, int number) {
+  for (const struct lent *lent = notify->lent; lent; lent = lent->next) {
+    if ((strcmp(lent->path, path) == 0) != (lent->number == number))
+      return false;
+  }
+  return true;
+}
+
+static bool is_free(pid_t thread, int number) {
+  char name[64];
+  snprintf(name, sizeof name, "/proc/%d/fd/%d", (int)thread, number);
+  return faccessat(AT_FDCWD, name, F_OK, AT_SYMLINK_NOFOLLOW) < 0;
+}
+
+/* Should none suit, any will do: who then follows the link too late finds nothing. */
 static int free_number(const struct held *held) {
   struct rlimit limit;
   pid_t thread = held->call.target.thread;
   if (prlimit(thread, RLIMIT_NOFILE, NULL, &limit) < 0)
     return -EACCES;
-  unsigned top = limit.rlim_cur < NUMBER_TOP ? (unsigned)limit.rlim_cur : NUMBER_TOP;
-  for (unsigned number = top; number > 3 && number + NUMBER_LAST > top;) {
-    char name[64];
-    snprintf(name, sizeof name, "/proc/%d/fd/%u", (int)thread, --number);
-    if (faccessat(AT_FDCWD, name, F_OK, AT_SYMLINK_NOFOLLOW) < 0)
-      return (int)number;
+  int top = limit.rlim_cur < NUMBER_TOP ? (int)limit.rlim_cur : NUMBER_TOP, any = -EMFILE;
+  for (int number = top - 1; number >= 3 && number >= top - NUMBER_LAST; number--) {
+    bool suited = suits(held->notify, held->found.path, number);
+    if ((!suited && any >= 0) || !is_free(thread, number))
+      continue;
+    any = number;
+    if (suited)
+      break;
   }
-  return -EMFILE;
+  return any;
 }
 
 static void go_on_lent(struct held *held, enum outcome outcome) {
@@ -211,6 +230,7 @@ static void lend(struct held *held, int number) {
   struct lent *lent = xcalloc(1, sizeof *lent);
   *lent = (struct lent){.next = held->notify->lent,
                         .held = held,
+                        .number = number,
                         .path = xstrdup(held->found.path),
                         .text = xasprintf("/proc/thread-self/fd/%d", number)};
   held->notify->lent = lent;

@@ -112,6 +112,34 @@ def test_many_execute_once_at_the_same_time(box, gate, ground):
                                             *[f"execute {ground}/script argument"] * 20]), inside
 
 
+def test_a_script_and_its_interpreter_execute_once_at_the_same_time(box, gate, ground):
+    """One runs the script, the other its interpreter, a script itself; both have got as far as the program that
+    runs it. The control: one after the other."""
+    for name, runs in (("outer", f"{ground}/inner"), ("inner", f"{ground}/program")):
+        box.identity.file(f"{ground}/{name}", f"#!{runs}\n")
+        os.chmod(f"{ground}/{name}", 0o755)
+    both = [f"{files(box)} execute {ground}/{name}" for name in ("outer", "inner")]
+    expected = [f"execute {ground}/inner {ground}/outer argument", f"execute {ground}/inner argument"]
+    inside, _ = gates.run(box, gate, ["/bin/sh", "-c", "; ".join(both)], lambda event: gates.approve("once"))
+    assert lines(inside) == expected, inside
+    held = []
+
+    def answer(event):
+        if event["path"] != f"{ground}/program":
+            return gates.approve("once")
+        held.append(event["id"])
+        box.identity.file(box.path("second"), "")
+        return None
+
+    script = f"{both[0]} & while [ ! -e second ]; do sleep 0.02; done; {both[1]} & wait"
+    with gates.Session(box, gate, ["/bin/sh", "-c", script], answer) as it:
+        with sessions.Control(box, it.sid) as control:
+            assert sessions.eventually(lambda: [one["waiting"] for one in control.call(
+                {"cmd": "cmd.pending"})["requests"]] == [2])
+            assert control.call({"cmd": "cmd.approve", "id": held[0], "scope": "once"})["ok"]
+        assert sorted(lines(it.finish())) == sorted(expected)
+
+
 ONLOOKER = """
 import os, subprocess, sys, time
 program = sys.argv[1]
