@@ -17,12 +17,10 @@
 
 #include "core/cleanup.h"
 #include "core/file.h"
+#include "core/pidfd.h"
 #include "core/status.h"
 #include "engine/connecting.h"
 
-#ifndef PIDFD_THREAD
-#define PIDFD_THREAD O_EXCL /* Linux 6.9 */
-#endif
 #define STATUS_LIMIT 65536
 #define NAME_SIZE    (sizeof(struct sockaddr_un) + 1)
 

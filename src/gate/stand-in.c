@@ -20,6 +20,7 @@
 #include "core/cleanup.h"
 #include "core/file.h"
 #include "core/path.h"
+#include "core/pidfd.h"
 #include "engine/caps.h"
 #include "gate/errand.h"
 #include "gate/hand-back.h"
@@ -289,13 +290,20 @@ static bool is_of_use(const struct stand_in_call *call, int descriptor) {
          (getsockopt(descriptor, SOL_SOCKET, SO_DOMAIN, &domain, &size) == 0 && domain == AF_UNIX);
 }
 
+/* The thread's own: the first one of the process may have ended, and has no descriptors then. */
+static int take_descriptor(const struct stand_in_call *call, int process) {
+  _cleanup_close_ int thread = pidfd_open(call->target.thread, PIDFD_THREAD);
+  int number = (int)(uint32_t)call->arguments[ARGUMENT_DESCRIPTOR];
+  int descriptor = pidfd_getfd(thread >= 0 ? thread : process, number, 0);
+  return descriptor < 0 ? (errno == EBADF ? -EBADF : -EACCES) : descriptor;
+}
+
 int stand_in_start(struct stand_in *stand_in, const struct stand_in_call *call, int process,
                    int object, enum stand_in_return how) {
   int ends[2];
-  _cleanup_close_ int descriptor =
-      pidfd_getfd(process, (int)(uint32_t)call->arguments[ARGUMENT_DESCRIPTOR], 0);
+  _cleanup_close_ int descriptor = take_descriptor(call, process);
   if (descriptor < 0)
-    return errno == EBADF ? -EBADF : -EACCES;
+    return descriptor;
   if (!is_of_use(call, descriptor))
     return -EACCES;
   if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) < 0)

@@ -45,7 +45,8 @@ enum stand_in_return {
 };
 
 /* Takes the caller's descriptor and starts. The caller asks afterwards whether the call still
- * waits, and ends it if not. `process` is the caller's, by a pidfd. 0 or a negative errno. */
+ * waits, and ends it if not. `process` is the caller's, by a pidfd; for kernels that have none of a
+ * thread. 0 or a negative errno. */
 int stand_in_start(struct stand_in *stand_in, const struct stand_in_call *call, int process,
                    int object, enum stand_in_return how);
 

@@ -465,6 +465,32 @@ static int do_thread_inotify(const char *path) {
   return in_a_thread(do_inotify, path);
 }
 
+static void *alone_main(void *path) {
+  char name[64], state = 0;
+  snprintf(name, sizeof name, "/proc/self/task/%d/stat", getpid());
+  while (state != 'Z') { /* its number, its name, its state */
+    FILE *status = fopen(name, "re");
+    if (!status || fscanf(status, "%*d (%*[^)]) %c", &state) != 1)
+      _exit(ESRCH);
+    fclose(status);
+  }
+  _exit(do_connect(path) < 0 ? errno : 0);
+}
+
+/* By a thread that is left when the first one has ended. */
+static int do_alone_connect(const char *path) {
+  int status = 0;
+  pthread_t thread;
+  pid_t pid = fork();
+  if (pid == 0) {
+    pthread_create(&thread, NULL, alone_main, (void *)path);
+    syscall(SYS_exit, 0);
+  }
+  waitpid(pid, &status, 0);
+  errno = WEXITSTATUS(status);
+  return errno ? -1 : 0;
+}
+
 /* With somebody who traces it. */
 static int traced(int (*function)(const char *path), const char *path) {
   int status = 0;
@@ -693,6 +719,7 @@ static const struct {
     {"writable", do_writable},
     {"compat-connect", do_compat_connect},
     {"thread-connect", do_thread_connect},
+    {"alone-connect", do_alone_connect},
     {"thread-inotify", do_thread_inotify},
     {"traced-connect", do_traced_connect},
     {"traced-inotify", do_traced_inotify},
