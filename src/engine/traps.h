@@ -19,7 +19,7 @@ enum trap_kind {
   TRAP_REMOVE,
 };
 
-enum trap_links { TRAP_FOLLOW, TRAP_NOFOLLOW, TRAP_AT, TRAP_WATCH };
+enum trap_links { TRAP_FOLLOW, TRAP_NOFOLLOW, TRAP_AT, TRAP_WATCH, TRAP_LINK };
 
 #define TRAP_NONE (-1)
 #define TRAP_CWD  (-2)

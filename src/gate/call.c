@@ -50,6 +50,8 @@ int call_begin(struct call *call, const struct trap *trap,
     call->follow = !(flags & AT_SYMLINK_NOFOLLOW);
   else if (trap->links == TRAP_WATCH)
     call->follow = !(flags & IN_DONT_FOLLOW);
+  else if (trap->links == TRAP_LINK)
+    call->follow = flags & AT_SYMLINK_FOLLOW;
   if (opens_link(call->flags))
     call->follow = false;
   return result;
@@ -81,6 +83,15 @@ int call_path(const struct call *call, size_t index, char ret_path[PATH_MAX]) {
 
 size_t call_path_count(const struct call *call) {
   return call->trap->at[1].path == TRAP_NONE ? 1 : 2;
+}
+
+bool call_follows(const struct call *call, size_t index) {
+  return call->follow && index == 0;
+}
+
+bool call_is_of_descriptor(const struct call *call) {
+  bool goes_on = call->trap->kind == TRAP_EXECUTE || call_path_count(call) > 1;
+  return goes_on && call->trap->flags >= 0 && call->arguments[call->trap->flags] & AT_EMPTY_PATH;
 }
 
 int call_base(const struct call *call, size_t index) {

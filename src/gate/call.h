@@ -24,6 +24,13 @@ int call_begin(struct call *call, const struct trap *trap,
 int call_path(const struct call *call, size_t index, char ret_path[PATH_MAX]);
 size_t call_path_count(const struct call *call);
 
+/* Is the last link of that path followed? */
+bool call_follows(const struct call *call, size_t index);
+
+/* If its first path is empty it means a descriptor, and that is not all there is to look at: it has
+ * another path, or executes it. */
+bool call_is_of_descriptor(const struct call *call);
+
 /* The descriptor that a relative path starts from. */
 int call_base(const struct call *call, size_t index);
 

@@ -56,7 +56,8 @@ static int resolve(struct held *held) {
                                  .start = "/",
                                  .top = "/",
                                  .path = held->path,
-                                 .follow = call->follow || held->interpreters > 0};
+                                 .follow =
+                                     held->interpreters > 0 || call_follows(call, held->index)};
   bool in_root = held->interpreters == 0 && call->resolve & RESOLVE_IN_ROOT;
   held->waiting.below = NULL;
   held->covered = false;
@@ -273,14 +274,21 @@ static struct judged judge_native(const struct held *held) {
   return judged.verdict == CALL_WRITE || judged.verdict == CALL_WRITE_FOLDER ? judged : free;
 }
 
+/* What it has open is the kernel's business, but not where else it leads. */
+static void proceed_without_path(struct held *held) {
+  if (held->index == 0 && call_is_of_descriptor(&held->call))
+    held->found.fd = target_open_descriptor(&held->call.target, call_base(&held->call, 0));
+  notify_next(held);
+}
+
 static void proceed(struct held *held) {
-  int result = held->path[0] ? resolve(held) : 0;
-  if (result < 0) {
-    notify_fail(held, -result);
+  if (!held->path[0]) {
+    proceed_without_path(held);
     return;
   }
-  if (!held->path[0]) {
-    notify_go_on(held);
+  int result = resolve(held);
+  if (result < 0) {
+    notify_fail(held, -result);
   } else if (held->found.place == PLACE_HIDDEN) {
     refuse_hidden(held);
   } else if (held->found.place == PLACE_NATIVE && notify_begin_elsewhere(held)) {

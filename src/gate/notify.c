@@ -80,10 +80,18 @@ void notify_go_on(struct held *held) {
 
 /* ---- a call arrives ---- */
 
-/* What nearly every call is: about something that is mounted. */
+/* Could it be asked about although it is about something mounted? */
+static bool may_ask_to_write(const struct notify *notify, const struct call *call) {
+  const struct gate *gate = notify->gate;
+  return gate->config.plan->ask_writes && gate->granted.count > 0 && call_may_write(call);
+}
+
+/* What nearly every call is: about something that is mounted, or that it has open. */
 static bool is_native(struct notify *notify, const struct call *call, const char *path) {
-  return call->trap->kind != TRAP_EXECUTE && call_path_count(call) == 1 &&
-         !(call->resolve & RESOLVE_IN_ROOT) &&
+  if (!path[0])
+    return !call_is_of_descriptor(call);
+  return !may_ask_to_write(notify, call) && call->trap->kind != TRAP_EXECUTE &&
+         call_path_count(call) == 1 && !(call->resolve & RESOLVE_IN_ROOT) &&
          native_call(&notify->walker, &notify->mounts, call, path);
 }
 
@@ -97,12 +105,6 @@ static bool read_announced(const struct notify *notify, const struct call *call,
   memcpy(ret_path, announced->path, sizeof announced->path);
   ret_path[PATH_MAX - 1] = '\0';
   return true;
-}
-
-/* Could it be asked about although it is about something mounted? */
-static bool may_ask_to_write(const struct notify *notify, const struct call *call) {
-  const struct gate *gate = notify->gate;
-  return gate->config.plan->ask_writes && gate->granted.count > 0 && call_may_write(call);
 }
 
 /* Who holds a folder that was taken back does not go on from there. That is no protection: another
@@ -133,7 +135,8 @@ static int read_call(const struct notify *notify, const struct trap *trap,
     if (!read_announced(notify, ret_call, ret_path))
       ret_path[0] = '\0';
   }
-  if (result == 0 && ret_path[0] && starts_in_taken(notify, ret_call, ret_path))
+  if (result == 0 && (ret_path[0] || call_is_of_descriptor(ret_call)) &&
+      starts_in_taken(notify, ret_call, ret_path))
     result = -EACCES;
   return result;
 }
@@ -162,8 +165,7 @@ static void serve_call(struct notify *notify, const struct seccomp_notif *notifi
     return;
   }
   int result = read_call(notify, trap, notification, &call, path);
-  bool native = result == 0 &&
-                (!path[0] || (!may_ask_to_write(notify, &call) && is_native(notify, &call, path)));
+  bool native = result == 0 && is_native(notify, &call, path);
   /* An answer to a call that waits no longer is nobody's. */
   if (native)
     let_go_on(notify, call.id);

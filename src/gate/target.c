@@ -93,6 +93,13 @@ bool target_name(const struct target *target, int fd, const char *path, char ret
   return length < PATH_MAX;
 }
 
+int target_open_descriptor(const struct target *target, int fd) {
+  char name[64];
+  snprintf(name, sizeof name, "/proc/%d/fd/%d", target->thread, fd);
+  int opened = open(name, O_PATH | O_CLOEXEC);
+  return opened < 0 ? -errno : opened;
+}
+
 int target_open_folder(const struct target *target, int fd) {
   char name[PATH_MAX];
   target_name(target, fd, "", name);

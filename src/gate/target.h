@@ -30,6 +30,9 @@ bool target_is_ours(const struct target *target);
  * descriptor, or AT_FDCWD. False if it would be too long. */
 bool target_name(const struct target *target, int fd, const char *path, char ret_name[PATH_MAX]);
 
+/* What it has open there, to look at (O_PATH); or a negative errno. */
+int target_open_descriptor(const struct target *target, int fd);
+
 /* That folder; or a negative errno. */
 int target_open_folder(const struct target *target, int fd);
 

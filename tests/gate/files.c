@@ -317,14 +317,24 @@ static int do_statfs(const char *path) {
 
 /* ---- using ---- */
 
-static int do_execute(const char *path) {
+static void execute(const char *path) {
+  execl(path, path, "argument", NULL);
+}
+
+/* By a descriptor. */
+static void execute_open(const char *path) {
+  char *const argv[] = {(char *)path, "argument", NULL};
+  syscall(SYS_execveat, open(path, O_RDONLY), "", argv, environ, AT_EMPTY_PATH);
+}
+
+static int show_executed(void (*function)(const char *path), const char *path) {
   int ends[2], status;
   if (pipe(ends) < 0)
     return -1;
   pid_t pid = fork();
   if (pid == 0) {
     dup2(ends[1], 1);
-    execl(path, path, "argument", NULL);
+    function(path);
     _exit(errno);
   }
   close(ends[1]);
@@ -334,6 +344,14 @@ static int do_execute(const char *path) {
     return result;
   errno = WEXITSTATUS(status);
   return -1;
+}
+
+static int do_execute(const char *path) {
+  return show_executed(execute, path);
+}
+
+static int do_execute_open(const char *path) {
+  return show_executed(execute_open, path);
 }
 
 static int do_connect(const char *path) {
@@ -614,6 +632,15 @@ static int do_link(const char *path) {
   return link(path, "/tmp/linked");
 }
 
+/* The first name of a file that has none. */
+static int do_link_open(const char *path) {
+  return linkat(open(".", O_TMPFILE | O_RDWR, 0600), "", AT_FDCWD, path, AT_EMPTY_PATH);
+}
+
+static int do_link_followed(const char *path) {
+  return linkat(AT_FDCWD, path, AT_FDCWD, "/tmp/followed", AT_SYMLINK_FOLLOW);
+}
+
 static int do_symlink(const char *path) {
   return symlink("anything", path);
 }
@@ -714,6 +741,7 @@ static const struct {
     {"watch-held", do_watch_held},
     {"statfs", do_statfs},
     {"execute", do_execute},
+    {"execute-open", do_execute_open},
     {"connect", do_connect},
     {"connect-held", do_connect_held},
     {"writable", do_writable},
@@ -753,6 +781,8 @@ static const struct {
     {"truncate", do_truncate},
     {"rename", do_rename},
     {"link", do_link},
+    {"link-open", do_link_open},
+    {"link-followed", do_link_followed},
     {"symlink", do_symlink},
 };
 

@@ -187,6 +187,16 @@ def test_programs_are_asked_for_with_their_interpreters(box, gate, ground, name)
     assert set(asked) == {(want, one) for one in wanted}
 
 
+@pytest.mark.parametrize("way", ["execute", "execute-open"])
+def test_what_runs_a_script_of_the_project_is_asked_for(box, gate, ground, way):
+    box.identity.file(box.path("script"), f"#!{ground}/program\n")
+    os.chmod(box.path("script"), 0o755)
+    argv = [files(box), way, box.path("script")]
+    inside, asked = gates.run(box, gate, argv, lambda event: gates.approve())
+    assert lines(inside) == lines(box.plain(argv)), (inside, asked)
+    assert [path for _, path in asked] == [f"{ground}/program"]
+
+
 def test_there_is_as_much_room_as_on_the_host(box, gate, ground):
     """Of a folder that may only be passed, too, and nobody is asked; of one that was looked at before."""
     argv = ["/usr/bin/stat", "-f", "-c", "%S %b %c", os.path.dirname(ground), ground]

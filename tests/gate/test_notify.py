@@ -1,5 +1,6 @@
 """What only the trigger by seccomp notify has: its empty root, its listener, its folders."""
 
+import json
 import os
 import shlex
 import subprocess
@@ -131,6 +132,26 @@ def test_a_link_that_changes_on_the_host_is_followed_anew(box, ground):
 def test_denied_folders_cannot_be_entered(box, ground):
     result, asked = shell(box, f"cd {ground}/sub || echo refused; ls {ground} || echo refused")
     assert result.stdout == "refused\nrefused\n", (result, asked)
+
+
+def test_links_to_what_has_no_name_are_reported(box, ground):
+    """A file that is only open gets its name by a call whose first path is empty. The control: in the project it
+    gets one."""
+    made = [f"{box.project}/made", f"{ground}/made"][gates.KERNEL < (6, 10):]  # before, only with a capability
+    argv = [part for path in made for part in ("link-open", path)]
+    result = box.execute([box.world.command, "run", "--mode", "dynamic", "--gate", "notify", "--json", "--ro",
+                          box.world.bin, "--", gates.files(box), *argv], None, None, 30, False, ())
+    found = json.loads(result.stdout)
+    assert found["stdout"].splitlines() == ["link-open ok", "link-open EROFS"][-len(made):], found
+    assert [entry["path"] for entry in found["denials"]] == [f"{ground}/made"], found
+
+
+def test_who_links_to_what_is_elsewhere_may_copy_it(box, ground):
+    """It is another file system's, whatever it is called by."""
+    os.symlink(f"{ground}/file", f"{box.project}/link")
+    result, asked = gates.run(box, "notify", [gates.files(box), "link", f"{ground}/file", "link-followed", "link"],
+                              lambda event: gates.deny())
+    assert gates.lines(result) == ["link EXDEV", "link-followed EXDEV"], (result, asked)
 
 
 def test_many_wait_at_the_same_time(box, ground):
