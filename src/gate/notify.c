@@ -155,6 +155,14 @@ static void hold_or_refuse(struct notify *notify, const struct call *call, const
   respond(notify, call->id, EACCES, 0);
 }
 
+/* What the kernel says by itself, and after what it looks at first: no path, one that is too long.
+ * It may even find one, in memory that is closed to everybody else (memfd_secret); but see
+ * starts_in_taken. */
+static bool is_for_kernel(const struct notify *notify, int result) {
+  return !notify->gate->taken_back &&
+         (result == -EFAULT || result == -ENAMETOOLONG || result == -EINVAL);
+}
+
 static void serve_call(struct notify *notify, const struct seccomp_notif *notification) {
   struct call call;
   char path[PATH_MAX];
@@ -165,7 +173,7 @@ static void serve_call(struct notify *notify, const struct seccomp_notif *notifi
     return;
   }
   int result = read_call(notify, trap, notification, &call, path);
-  bool native = result == 0 && is_native(notify, &call, path);
+  bool native = result == 0 ? is_native(notify, &call, path) : is_for_kernel(notify, result);
   /* An answer to a call that waits no longer is nobody's. */
   if (native)
     let_go_on(notify, call.id);

@@ -105,6 +105,22 @@ static int do_compat_open(const char *path) {
 #endif
 }
 
+#ifndef SYS_memfd_secret
+#define SYS_memfd_secret 447
+#endif
+
+/* The path is where nobody but the kernel can read it. */
+static int do_closed_memory(const char *path) {
+  int fd = (int)syscall(SYS_memfd_secret, 0);
+  if (fd < 0 || ftruncate(fd, 4096) < 0)
+    return -1;
+  char *page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  if (page == MAP_FAILED)
+    return -1;
+  snprintf(page, 4096, "%s", path);
+  return do_open(page);
+}
+
 static int do_openat(const char *path) {
   const char *name;
   int folder = parent_of(path, &name, O_PATH);
@@ -224,6 +240,11 @@ static int do_statx(const char *path) {
   if (statx(AT_FDCWD, path, 0, STATX_BASIC_STATS, &status) < 0)
     return -1;
   return say("%o %llu", status.stx_mode & S_IFMT, (unsigned long long)status.stx_size);
+}
+
+static int do_wrong_statx(const char *path) {
+  struct statx status;
+  return statx(AT_FDCWD, path, 1 << 30, 0, &status);
 }
 
 static int do_access(const char *path) {
@@ -713,6 +734,7 @@ static const struct {
     {"open", do_open},
     {"old-open", do_old_open},
     {"compat-open", do_compat_open},
+    {"closed-memory", do_closed_memory},
     {"openat", do_openat},
     {"openat2", do_openat2},
     {"in-root", do_in_root},
@@ -729,6 +751,7 @@ static const struct {
     {"lstat", do_lstat},
     {"fstatat", do_fstatat},
     {"statx", do_statx},
+    {"wrong-statx", do_wrong_statx},
     {"access", do_access},
     {"faccessat2", do_faccessat2},
     {"readlink", do_readlink},

@@ -178,6 +178,18 @@ def test_a_thread_of_a_process_is_asked_for_as_the_process(box, ground):
     assert len(set(pids)) == 1
 
 
+def test_paths_in_memory_that_is_closed_to_others(box, ground):
+    """What is allowed can be used as outside, and nothing else. So it is with a path that is too long, in a call that
+    is wrong before that. The control is outside."""
+    argv = [gates.files(box), "closed-memory", "/etc/passwd", "closed-memory", f"{ground}/file", "wrong-statx", "x/" * 2100]
+    outside = gates.lines(box.plain(argv))
+    if outside[0] == "closed-memory ENOSYS":
+        pytest.skip("the kernel has no memfd_secret")
+    assert outside[1:] == ["closed-memory content of file", "wrong-statx EINVAL"], outside
+    result, asked = gates.run(box, "notify", argv, lambda event: gates.approve())
+    assert gates.lines(result) == [outside[0], "closed-memory ENOENT", outside[2]] and not asked, (result, asked)
+
+
 # So many threads open one file at the same time; each says what came of it.
 THREADS = """import sys, threading
 def look():
