@@ -39,6 +39,30 @@ int caps_keep(uint64_t kept) {
   return syscall(SYS_capset, &header, data) < 0 ? -errno : 0;
 }
 
+/* Returns those that were in effect before. */
+static uint64_t set_effective(uint64_t effective) {
+  struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+  struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3] = {0};
+  uint64_t before = 0;
+  if (syscall(SYS_capget, &header, data) < 0)
+    return 0;
+  for (int i = 0; i < _LINUX_CAPABILITY_U32S_3; i++) {
+    before |= (uint64_t)data[i].effective << (32 * i);
+    data[i].effective = (uint32_t)(effective >> (32 * i));
+  }
+  if (before != effective)
+    (void)syscall(SYS_capset, &header, data); /* of what is permitted this never fails */
+  return before;
+}
+
+uint64_t caps_lay_down(void) {
+  return set_effective(0);
+}
+
+void caps_take_up(uint64_t effective) {
+  (void)set_effective(effective);
+}
+
 static int clear_sets(void) {
   return prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) < 0 ? -errno : caps_keep(0);
 }

@@ -18,6 +18,11 @@ int caps_drop_rest(void);
  * namespace. Returns 0 or a negative errno. */
 int caps_keep(uint64_t kept);
 
-/* The same, and a program that is started next has them, too, whoever we are, and no others. Needs
- * CAP_SETPCAP. */
+/* Lays all of them down until caps_take_up(), which is told what this returned: what is done
+ * meanwhile is done with the user's rights alone. */
+uint64_t caps_lay_down(void);
+void caps_take_up(uint64_t effective);
+
+/* As caps_keep, and a program that is started next has them, too, whoever we are, and no others.
+ * Needs CAP_SETPCAP. */
 int caps_pass(uint64_t passed);
