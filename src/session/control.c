@@ -268,8 +268,10 @@ size_t control_watch(struct control *control, struct pollfd watched[CONTROL_WATC
   watched[0] = (struct pollfd){.fd = control->listener, .events = POLLIN};
   for (size_t i = 0; i < control->count; i++) {
     bool waiting = control->clients[i]->output.length > 0;
-    watched[i + 1] = (struct pollfd){.fd = control->clients[i]->fd,
-                                     .events = (short)(POLLIN | (waiting ? POLLOUT : 0))};
+    bool listens = !control->clients[i]->closing;
+    watched[i + 1] =
+        (struct pollfd){.fd = control->clients[i]->fd,
+                        .events = (short)((listens ? POLLIN : 0) | (waiting ? POLLOUT : 0))};
   }
   return control->count + 1;
 }
@@ -277,9 +279,12 @@ size_t control_watch(struct control *control, struct pollfd watched[CONTROL_WATC
 void control_dispatch(struct control *control, const struct pollfd *watched, size_t count) {
   for (size_t i = 1; i < count; i++) {
     struct client *client = control->clients[i - 1];
+    bool left = watched[i].revents & (POLLHUP | POLLERR);
     if (watched[i].revents & POLLOUT)
       flush(client);
-    if (watched[i].revents & (POLLIN | POLLHUP | POLLERR))
+    if (client->closing && left)
+      text_clear(&client->output); /* nobody reads it any more */
+    else if (!client->closing && (left || watched[i].revents & POLLIN))
       receive(control, client);
   }
   for (size_t i = control->count; i-- > 0;) {

@@ -14,6 +14,7 @@ import time
 import pytest
 
 import dynamic
+import sessions
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 LINE_LIMIT = 1 << 20
@@ -329,6 +330,24 @@ def test_client_that_never_reads(session):
                 client.send(request)
                 time.sleep(0.001)
         session.check()
+
+
+def test_long_line_of_a_client_that_never_reads(session):
+    """What it sends after it was refused is not kept while the replies wait for it."""
+    monitor = sessions.monitor_of(session.box, session.sid)
+
+    def memory():
+        return int(sessions.status(monitor)["VmRSS"].split()[0])
+
+    with session.connect() as client:
+        for _ in range(900):
+            client.send({"cmd": "x" * 1000})
+        before = memory()
+        client.socket.settimeout(1)
+        with pytest.raises((TimeoutError, BrokenPipeError, ConnectionResetError)):
+            client.send(b"x" * (128 * LINE_LIMIT))
+        assert memory() - before < 32 << 10, "kilobytes"
+    session.check()
 
 
 def test_too_many_clients(session):
