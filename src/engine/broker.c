@@ -343,6 +343,21 @@ void broker_end(struct broker *broker) {
   *broker = BROKER_NONE;
 }
 
+static size_t size_of(const struct strv *list) {
+  size_t size = 0;
+  STRV_FOREACH (text, list)
+    size += strlen(*text) + 1;
+  return size;
+}
+
+bool broker_can_take(const struct broker_request *request) {
+  const struct strv none = {0};
+  return sizeof(struct packet_header) + strlen(request->path) + 1 +
+             size_of(request->kept ? request->kept : &none) +
+             size_of(request->masks ? request->masks : &none) <=
+         PACKET_LIMIT;
+}
+
 int broker_send(const struct broker *broker, const struct broker_request *request) {
   static char packet[PACKET_LIMIT];
   const struct strv path = {.items = (char *[]){(char *)request->path}, .count = 1}, none = {0};
@@ -355,12 +370,12 @@ int broker_send(const struct broker *broker, const struct broker_request *reques
                                  .device = request->device,
                                  .inode = request->inode};
   size_t at = sizeof header;
+  if (!broker_can_take(request))
+    return -E2BIG;
   memcpy(packet, &header, sizeof header);
   for (size_t i = 0; i < ARRAY_SIZE(lists); i++) {
     STRV_FOREACH (text, lists[i]) {
       size_t length = strlen(*text) + 1;
-      if (length > sizeof packet - at)
-        return -E2BIG;
       memcpy(packet + at, *text, length);
       at += length;
     }

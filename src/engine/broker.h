@@ -64,6 +64,9 @@ struct broker_input {
 int broker_start(struct broker *broker, const struct broker_input *input, struct sb_error *error);
 void broker_end(struct broker *broker);
 
+/* A request is one message, which holds only so many names. */
+bool broker_can_take(const struct broker_request *request);
+
 /* Hands over a request; one at a time. 0 or a negative errno. */
 int broker_send(const struct broker *broker, const struct broker_request *request);
 

@@ -211,8 +211,11 @@ static struct grant_job *new_grant(struct gate *gate, const char *point, unsigne
   job->request.inode = status.st_ino;
   bool minded = mind_denials(gate, point, flags & BROKER_WRITABLE);
   collect_kept(gate->kept, request->path, job);
-  if (minded && collect_hidden(gate, point, request->path, &job->masks))
+  bool known = minded && collect_hidden(gate, point, request->path, &job->masks);
+  if (known && broker_can_take(&job->request))
     return job;
+  if (known && !strv_contains(&gate->too_large, point))
+    strv_add(&gate->too_large, point);
   job_free(job);
   return NULL;
 }

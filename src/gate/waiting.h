@@ -76,7 +76,8 @@ struct gate {
       served; /* FUSE with ask_writes: readable trees that are not mounted, see gate-grant.c */
   struct strv touched[2]; /* readable, writable: granted when first touched; resolved on demand */
   bool touched_known;
-  struct strv too_large; /* folders of which it cannot be known what has to stay covered in them */
+  struct strv too_large; /* folders of which it cannot be known, or told the broker, what has to
+                            stay covered in them */
   struct broker broker;
   struct grant_job *jobs;
   struct {

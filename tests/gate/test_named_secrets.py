@@ -215,3 +215,15 @@ def test_a_folder_too_large_to_search_is_allowed_in_parts(box, gate, secrets):
     inside, asked = run(box, gate, script, lambda event: deny() if event.get("secret") else approve(tree=secrets))
     assert inside.stdout.startswith("content of the file\ncontent of the exact one\ncontent below\n"), (inside, asked)
     assert box.canary not in inside.stdout
+
+
+def test_a_folder_with_more_hidden_names_than_can_be_told_is_allowed_in_parts(box, gate, secrets):
+    """They are hidden by a rule, and all of them are named to who mounts the folder."""
+    for number in range(800):
+        os.mknod(f"{secrets}/sub/deep/{'long' * 50}-{number}.key")
+    hidden = box.identity.file(f"{secrets}/sub/deep/{'long' * 50}.key", box.canary)
+    assert box.plain(["cat", hidden]).stdout == box.canary, "the control"
+    inside, asked = run(box, gate, cat(secrets, "file", "sub/below", "sub/deep/id_ed25519.pub") + f"; cat {hidden}",
+                        lambda event: approve(tree=secrets), "--blacklist", f"{secrets}/sub/deep/*.key")
+    assert inside.stdout == "content of the file\ncontent below\ncontent of sub/deep/id_ed25519.pub\n", (inside, asked)
+    assert len(asked) == 1, asked
