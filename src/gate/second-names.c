@@ -2,6 +2,7 @@
  * Masks cover the names that are known; a file that is hidden under one name must not be read by
  * another. Nearly always no hidden file has a second name, and nothing is walked. */
 #include <dirent.h>
+#include <stdlib.h>
 #include <sys/stat.h>
 
 #include "core/alloc.h"
@@ -9,36 +10,84 @@
 #include "core/path.h"
 #include "gate/waiting.h"
 #include "plan/inodes.h"
+#include "plan/mounts.h"
 #include "plan/walk.h"
 
 struct search {
-  const struct inode_set *linked;
+  const struct strv *hidden;
+  struct inode_set linked;
   const char *folder;
   struct strv *names;
   size_t seen;
+  dev_t *devices;
+  size_t device_count;
 };
+
+static bool has_device(const struct search *search, dev_t device) {
+  for (size_t i = 0; i < search->device_count; i++) {
+    if (search->devices[i] == device)
+      return true;
+  }
+  return false;
+}
 
 static bool visit(void *context, const struct walk_entry *entry) {
   struct search *search = context;
   if (search->seen++ >= GRANT_ENTRY_LIMIT)
     return false;
-  if (entry->type != DT_DIR && inode_set_contains(search->linked, entry->inode))
+  if (entry->type != DT_DIR && inode_set_contains(&search->linked, entry->inode))
     strv_take(search->names, path_join(search->folder, entry->path));
   return true;
 }
 
 /* Which of them have one is found out for each grant: the host makes links while a session runs. Of
  * the file system that holds the folder: a link cannot lead to another. */
-bool second_names_find(const struct strv *hidden, const char *folder, struct strv *ret_names) {
+static void search_in(struct search *search, const char *folder, dev_t device) {
+  search->folder = folder;
+  search->linked = (struct inode_set){.device = device};
+  STRV_FOREACH (path, search->hidden)
+    inode_set_add_linked(&search->linked, *path);
+  if (search->linked.count > 0)
+    walk_folder(folder, 0, visit, search);
+  inode_set_clear(&search->linked);
+}
+
+/* The devices that hidden objects are on, each once. */
+static void find_devices(struct search *search) {
   struct stat status;
-  if (lstat(folder, &status) < 0 || !S_ISDIR(status.st_mode))
+  STRV_FOREACH (path, search->hidden) {
+    if (lstat(*path, &status) < 0 || has_device(search, status.st_dev))
+      continue;
+    ARRAY_GROW(search->devices, search->device_count);
+    search->devices[search->device_count++] = status.st_dev;
+  }
+}
+
+/* What is mounted in the folder is granted with it. There may be hundreds, of containers; another
+ * way into the folder's own file system was gone already. */
+static bool search_mounts(struct search *search, const char *folder, dev_t device) {
+  _cleanup_mounts_ struct mount_table table = {0};
+  struct stat status;
+  if (mount_table_load(&table) < 0)
+    return false;
+  for (size_t i = 0; i < table.count; i++) {
+    const char *point = table.entries[i].point, *below = path_below(point, folder);
+    if (!below || !below[0] || lstat(point, &status) < 0 || status.st_dev == device)
+      continue;
+    if (search->device_count == 0)
+      find_devices(search);
+    if (has_device(search, status.st_dev))
+      search_in(search, point, status.st_dev);
+  }
+  free(search->devices);
+  return true;
+}
+
+bool second_names_find(const struct strv *hidden, const char *folder, struct strv *ret_names) {
+  struct search search = {.hidden = hidden, .names = ret_names};
+  struct stat status;
+  if (hidden->count == 0 || lstat(folder, &status) < 0 || !S_ISDIR(status.st_mode))
     return true;
-  struct inode_set linked = {.device = status.st_dev};
-  STRV_FOREACH (path, hidden)
-    inode_set_add_linked(&linked, *path);
-  struct search search = {.linked = &linked, .folder = folder, .names = ret_names};
-  if (linked.count > 0)
-    walk_folder(folder, 0, visit, &search);
-  inode_set_clear(&linked);
-  return search.seen <= GRANT_ENTRY_LIMIT;
+  search_in(&search, folder, status.st_dev);
+  return search_mounts(&search, folder, status.st_dev) && search.seen <= GRANT_ENTRY_LIMIT;
 }

@@ -670,6 +670,30 @@ def test_second_names_of_secrets_stay_hidden(box, gate, ground, writes):
     assert len(asked) == 1, "not one grant"
 
 
+@pytest.fixture
+def disk(box, ground, host_root):
+    """Another file system, mounted in the folder."""
+    place = f"{ground}/disk"
+    os.mkdir(place)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"uid={box.identity.uid}", "tmpfs", place], check=True)
+    yield place
+    subprocess.run(["umount", place], check=True)
+
+
+@pytest.mark.escape
+def test_second_names_of_secrets_on_what_is_mounted_in_a_folder(box, gate, ground, disk):
+    """It comes with the folder. One secret is hidden by a rule, one by its name; a second name of what is neither can be
+    read. The control: outside all can."""
+    for name, text in (("hidden", box.canary), (".env", box.canary), ("open", "open\n")):
+        os.link(box.identity.file(f"{disk}/{name}", text), f"{disk}/second-of-{name}")
+    names = " ".join(f"{disk}/second-of-{name}" for name in ("open", "hidden", ".env"))
+    assert box.plain(["/bin/sh", "-c", f"cat {names}"]).stdout.count(box.canary) == 2
+    inside, asked = gates.run(box, gate, ["/bin/sh", "-c", f"cat {ground}/file {names}"],
+                              lambda event: gates.approve(tree=ground), options=["--blacklist", f"{disk}/hidden"])
+    assert inside.stdout == "content of the file\nopen\n" and len(asked) == 1, (inside, asked)
+    assert inside.stderr.count("denied") == 2 and box.canary not in inside.stderr
+
+
 @pytest.mark.parametrize("writes", ["false", "true"])
 def test_second_names_that_the_host_makes_later(box, gate, ground, writes):
     """Folders are granted, or served, before and after. The control: outside it can be read."""
