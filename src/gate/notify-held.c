@@ -252,7 +252,10 @@ static void serve_covered(struct held *held) {
     return;
   }
   set_request(held, WANT_READ, held->found.path, &status);
-  notify_serve_once(held);
+  if (watch_process(held) < 0)
+    notify_fail(held, EACCES);
+  else
+    notify_serve_once(held);
 }
 
 /* Something mounted is the kernel's business, but a mount that was granted for reading may be

@@ -93,6 +93,16 @@ def test_a_folder_that_is_covered_later_still_works(box, ground):
     assert result.stdout == "allowed\nbelow\ncontent of sub/below\n", (result, asked)
 
 
+def test_a_socket_in_a_folder_that_is_covered_later_can_be_spoken_to(box, ground):
+    """As by its whole path, which is the control."""
+    answers = iter([gates.approve("once"), gates.approve("session")])
+    connect = f"{gates.files(box)} connect"
+    script = f"cd {ground}/sub && (cd / && ls {ground}/sub >/dev/null) && {connect} {ground}/sub/socket; {connect} socket"
+    with gates.listening(box, f"{ground}/sub/socket"):
+        result, asked = shell(box, script, lambda event: next(answers))
+    assert result.stdout == "connect ok\n" * 2, (result, asked)
+
+
 def test_links_on_the_way_are_followed_and_repeated(box, ground):
     os.symlink(f"{ground}/sub", box.home("first"))
     os.symlink("first/below", box.home("second"))
