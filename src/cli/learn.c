@@ -158,20 +158,10 @@ static char *heading_of(const struct invocation *invocation, const struct lesson
   return text_steal(&text);
 }
 
-static bool can_be_written(const struct strv *paths) {
-  STRV_FOREACH (path, paths) {
-    _cleanup_free_ char *word = policy_quote_path(*path);
-    if (!word)
-      return false;
-  }
-  return true;
-}
-
-/* Adds what has to be hidden in a folder that is proposed. False if that cannot be known or said.
- */
+/* Adds what has to be hidden in a folder that is proposed. False if that cannot be known. */
 static bool hide_named(const struct policy *policy, const char *folder, struct strv *hidden) {
   _cleanup_strv_ struct strv found = {0};
-  if (!named_secrets_find(policy, folder, SEARCH_MAX, &found) || !can_be_written(&found))
+  if (!named_secrets_find(policy, folder, SEARCH_MAX, &found))
     return false;
   STRV_FOREACH (path, &found)
     strv_add(hidden, *path);

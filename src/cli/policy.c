@@ -222,10 +222,10 @@ static int print_explanation(const struct policy_request *request,
   if (!remedy.flag)
     text_append(&text, "  change: only in the organisation's policy; its hide rules are final\n");
   else
-    text_appendf(&text, "  change: to %s for one run: sandbox run %s %s ...\n", remedy.effect,
-                 remedy.flag, word);
-  if (remedy.flag && quoted)
-    text_appendf(&text, "          for good, in %s/sandbox/policy.yaml: filesystem: {%s: [%s]}\n",
+    text_appendf(&text,
+                 "  change: to %s for one run: sandbox run %s %s ...\n"
+                 "          for good, in %s/sandbox/policy.yaml: filesystem: {%s: [%s]}\n",
+                 remedy.effect, remedy.flag, word,
                  request->context->config_home ? request->context->config_home : "~/.config",
                  remedy.key, quoted);
   return cli_print(text_string(&text));

@@ -1,10 +1,12 @@
 /* Expansion of ~, $VAR and ${VAR} in policy paths. Pure: reads only the context, never the process
  * environment, so that a test or a service can say what the caller's world looks like. */
 #include <ctype.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/alloc.h"
 #include "core/cleanup.h"
+#include "core/escape.h"
 #include "core/path.h"
 #include "core/text.h"
 #include "policy/glob.h"
@@ -74,6 +76,30 @@ static int insert_variable(struct expansion *expansion, const char **at) {
   return 0;
 }
 
+/* \xff is a byte of a name that is not UTF-8, which a policy file could not hold otherwise. Only
+ * from 80 on: no such byte means anything in a pattern. */
+static bool insert_byte(struct expansion *expansion, const char **at) {
+  const char *digits = *at + 2;
+  if ((*at)[1] != 'x' || !isxdigit((unsigned char)digits[0]) || !isxdigit((unsigned char)digits[1]))
+    return false;
+  const char number[] = {digits[0], digits[1], '\0'};
+  unsigned long byte = strtoul(number, NULL, 16);
+  if (byte < 0x80)
+    return false;
+  text_append_char(&expansion->out, (char)byte);
+  *at += 4;
+  return true;
+}
+
+static void insert_escaped(struct expansion *expansion, const char **at) {
+  if (insert_byte(expansion, at))
+    return;
+  if ((*at)[1] != '$' && (*at)[1] != '~')
+    text_append_char(&expansion->out, '\\');
+  text_append_char(&expansion->out, (*at)[1]);
+  *at += 2;
+}
+
 static int expand_text(struct expansion *expansion, const char *text) {
   const char *at = text;
   if (*at == '~' && insert_home(expansion, &at) < 0)
@@ -82,13 +108,11 @@ static int expand_text(struct expansion *expansion, const char *text) {
     if (*at == '$') {
       if (insert_variable(expansion, &at) < 0)
         return -1;
-      continue;
-    }
-    if (*at == '\\' && (at[1] == '$' || at[1] == '~'))
-      at++;
-    else if (*at == '\\' && at[1])
+    } else if (*at == '\\' && at[1]) {
+      insert_escaped(expansion, &at);
+    } else {
       text_append_char(&expansion->out, *at++);
-    text_append_char(&expansion->out, *at++);
+    }
   }
   return 0;
 }
@@ -121,13 +145,23 @@ int expand_pattern(const struct policy_context *context, const char *base, const
   return expand(context, base, text, true, ret_pattern, error);
 }
 
+static void append_escaped(struct text *text, const char *bytes, size_t size, bool first) {
+  if (size == 0) {
+    text_appendf(text, "\\x%02x", (unsigned char)*bytes);
+    return;
+  }
+  if (strchr("*?[\\$", *bytes) || (*bytes == '~' && first))
+    text_append_char(text, '\\');
+  text_append_bytes(text, bytes, size);
+}
+
 char *policy_escape_path(const char *path) {
   struct text text = {0};
   text_append(&text, "");
-  for (const char *at = path; *at; at++) {
-    if (strchr("*?[\\$", *at) || (*at == '~' && at == path))
-      text_append_char(&text, '\\');
-    text_append_char(&text, *at);
+  for (size_t at = 0, size, length = strlen(path); at < length; at += size ? size : 1) {
+    unsigned code_point;
+    size = utf8_decode(path + at, length - at, &code_point);
+    append_escaped(&text, path + at, size, at == 0);
   }
   return text_steal(&text);
 }
@@ -145,8 +179,6 @@ char *policy_quote_path(const char *path) {
   if (is_plain(pattern))
     return xasprintf("'%s'", pattern);
   struct text text = {0};
-  if (yaml_append_quoted(&text, pattern))
-    return text_steal(&text);
-  text_clear(&text);
-  return NULL;
+  (void)yaml_append_quoted(&text, pattern); /* what is not UTF-8 is escaped in it */
+  return text_steal(&text);
 }

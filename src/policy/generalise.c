@@ -204,13 +204,7 @@ static void append_proposed(struct text *text, const struct policy_context *cont
   _cleanup_free_ char *pattern = pattern_of(context, proposed->path);
   size_t start = text->length;
   text_append(text, "    - ");
-  if (!yaml_append_text(text, pattern)) {
-    text->length = start;
-    text_append(text, "    # not UTF-8, approve it instead: ");
-    escape_append(text, proposed->path, strlen(proposed->path));
-    text_append_char(text, '\n');
-    return;
-  }
+  (void)yaml_append_text(text, pattern); /* a pattern of ours is UTF-8 */
   size_t width = text->length - start;
   text_appendf(text, "%*s# ", width < COMMENT_COLUMN ? (int)(COMMENT_COLUMN - width) : 1, "");
   if (proposed->folder)
@@ -233,7 +227,7 @@ static void append_hidden(struct text *text, const struct policy_context *contex
   STRV_FOREACH (path, hidden) {
     _cleanup_free_ char *pattern = pattern_of(context, *path);
     text_append(text, "    - ");
-    (void)yaml_append_text(text, pattern); /* others are not proposed with what they lie in */
+    (void)yaml_append_text(text, pattern);
     text_append(text, " # a secret, by its name\n");
   }
 }

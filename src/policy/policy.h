@@ -282,9 +282,10 @@ extern const char *const environment_table[];
  * environment.pass. Pure. */
 bool environment_passes(const struct policy *policy, const char *name);
 
-/* A literal path as a pattern that matches only itself, for machine-written rules. New string. */
+/* A literal path as a pattern that matches only itself, for machine-written rules. It is UTF-8:
+ * what is not is written as \xNN. New string. */
 char *policy_escape_path(const char *path);
 
 /* The same as a word of a policy file: '/opt/sdk', or in double quotes with escapes where the name
- * needs them. New string; NULL if the name is not UTF-8, for which YAML has no words. */
+ * needs them. New string. */
 char *policy_quote_path(const char *path);

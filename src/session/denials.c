@@ -113,7 +113,7 @@ static void file_remedy(const struct policy_context *context, const struct acces
                      : write ? "filesystem: {write"
                              : "filesystem: {read";
   *ret_flag = speak ? NULL : xasprintf("%s %s", write ? "--rw" : "--ro", word);
-  *ret_line = quoted ? xasprintf("%s: [%s]}", list, quoted) : NULL;
+  *ret_line = xasprintf("%s: [%s]}", list, quoted);
 }
 
 void denial_remedy(const struct policy_context *context, const struct access_request *request,
@@ -145,10 +145,8 @@ char *denial_sentence(const struct policy_context *context, const struct access_
   text_appendf(&text, "denied: %s may not %s %s: %s", program, want_verb(request->want), shown,
                reasons[reason].text);
   if (flag)
-    text_appendf(&text, "; %s: sandbox run %s", allow, flag);
-  if (line && flag)
-    text_appendf(&text, ", or in a policy file: %s", line);
-  else if (line)
+    text_appendf(&text, "; %s: sandbox run %s, or in a policy file: %s", allow, flag, line);
+  else
     text_appendf(&text, "; %s: in a policy file: %s", allow, line);
   return text_steal(&text);
 }

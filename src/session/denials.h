@@ -49,8 +49,8 @@ void denials_clear(struct denials *denials);
 /* The array of the result's `denials`. */
 json_t *denials_to_json(const struct policy_context *context, const struct denials *denials);
 
-/* "--ro /opt/sdk" and "filesystem: {read: ['/opt/sdk']}": what would allow it. New strings. Each is
- * NULL where there is none: a policy file cannot hold a name that is not UTF-8. */
+/* "--ro /opt/sdk" and "filesystem: {read: ['/opt/sdk']}": what would allow it. New strings. The
+ * first is NULL where no flag does. */
 void denial_remedy(const struct policy_context *context, const struct access_request *request,
                    char **ret_flag, char **ret_line);
 

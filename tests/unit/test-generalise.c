@@ -129,9 +129,9 @@ static void test_random_trees_are_covered(void **state) {
 /* What is printed loads, and means what was read. */
 static void test_the_file_loads(void **state) {
   (void)state;
-  static const char *const paths[] = {"/opt/sdk/a",     "/opt/sdk/b",   "/opt/sdk/c",
-                                      "/home/ann/x: y", "/srv/[glob]*", "/home/ann/~tilde",
-                                      "/srv/new\nline", "/srv/\xff",    "/home/ann/sub/~x"};
+  static const char *const paths[] = {"/opt/sdk/a",     "/opt/sdk/b",     "/opt/sdk/c",
+                                      "/home/ann/x: y", "/srv/[glob]*",   "/home/ann/~tilde",
+                                      "/srv/new\nline", "/srv/\xff\\xff", "/home/ann/sub/~x"};
   struct observed observed[ARRAY_SIZE(paths)];
   for (size_t i = 0; i < ARRAY_SIZE(paths); i++)
     observed[i] = (struct observed){.path = paths[i]};
@@ -148,11 +148,9 @@ static void test_the_file_loads(void **state) {
   policy->mode = MODE_DYNAMIC;
   if (policy_apply(policy, &context, &source, &error) < 0)
     fail_msg("%s\n%s", error.message, text);
-  for (size_t i = 0; i < ARRAY_SIZE(paths); i++) {
-    bool writable = strchr(paths[i], '\xff') != NULL; /* cannot be written in YAML */
-    if ((policy_decide(policy, paths[i], ACCESS_READ).verdict == VERDICT_ALLOW) == writable)
+  for (size_t i = 0; i < ARRAY_SIZE(paths); i++)
+    if (policy_decide(policy, paths[i], ACCESS_READ).verdict != VERDICT_ALLOW)
       fail_msg("%s\n%s", paths[i], text);
-  }
   assert_int_equal(policy_decide(policy, "/opt/other", ACCESS_WRITE).verdict, VERDICT_DENY);
   assert_int_equal(policy_decide(policy, "/srv/gx", ACCESS_READ).verdict, VERDICT_ASK);
 }

@@ -599,9 +599,16 @@ static void test_expand(void **state) {
   const struct world *world = *state;
   static const struct {
     const char *text, *path;
-  } rows[] = {{"/a//b/../c/", "/a/c"}, {"$SDK/x", "/opt/sdk/x"}, {"${SDK}x", "/opt/sdkx"},
-              {"a/b", "/base/a/b"},    {".", "/base"},           {"\\$SDK", "/base/$SDK"},
-              {"\\~x", "/base/~x"},    {"a~", "/base/a~"}};
+  } rows[] = {{"/a//b/../c/", "/a/c"},
+              {"$SDK/x", "/opt/sdk/x"},
+              {"${SDK}x", "/opt/sdkx"},
+              {"a/b", "/base/a/b"},
+              {".", "/base"},
+              {"\\$SDK", "/base/$SDK"},
+              {"\\~x", "/base/~x"},
+              {"a~", "/base/a~"},
+              {"\\xfF\\x80", "/base/\xff\x80"},
+              {"\\x7f\\xf\\xg0\\x", "/base/\\x7f\\xf\\xg0\\x"}};
   for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
     _cleanup_free_ char *path = NULL;
     _cleanup_error_ struct sb_error error = {0};
