@@ -91,10 +91,11 @@ static bool insert_byte(struct expansion *expansion, const char **at) {
   return true;
 }
 
+/* In a pattern, what it gives a meaning stays escaped. */
 static void insert_escaped(struct expansion *expansion, const char **at) {
   if (insert_byte(expansion, at))
     return;
-  if ((*at)[1] != '$' && (*at)[1] != '~')
+  if (expansion->pattern && (*at)[1] != '$' && (*at)[1] != '~')
     text_append_char(&expansion->out, '\\');
   text_append_char(&expansion->out, (*at)[1]);
   *at += 2;

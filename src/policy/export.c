@@ -55,8 +55,9 @@ static void collect(const struct policy *policy, const struct schema_key *key,
     return;
   }
   const struct strv *list = schema_list(policy, key);
+  bool paths = list == &policy->network.unix_sockets; /* expanded when they were loaded */
   STRV_FOREACH (item, list)
-    strv_add(ret_items, *item);
+    strv_take(ret_items, paths ? policy_escape_path(*item) : xstrdup(*item));
 }
 
 static bool is_set(const struct policy *policy, const struct schema_key *key,
@@ -66,19 +67,12 @@ static bool is_set(const struct policy *policy, const struct schema_key *key,
 
 /* ---- YAML ---- */
 
-static void append_text(struct text *text, const char *value) {
-  if (yaml_append_text(text, value))
-    return;
-  _cleanup_free_ char *shown = escape_string(value);
-  text_appendf(text, "\"\" # cannot be written in YAML: %s", shown);
-}
-
 static void append_scalar(struct text *text, const struct policy *policy,
                           const struct schema_key *key) {
   struct schema_value value = schema_get(policy, key);
   _cleanup_free_ char *shown = schema_show(policy, key);
   if ((key->type == SCHEMA_TEXT || key->type == SCHEMA_WORD) && value.text)
-    append_text(text, value.text);
+    (void)yaml_append_text(text, value.text); /* UTF-8: it was read from a file */
   else
     text_append(text, shown);
   text_append_char(text, '\n');
@@ -93,11 +87,10 @@ static void append_items(struct text *text, const struct schema_key *key,
     if (key->type == SCHEMA_VARIABLES) {
       size_t length = strcspn(value, "=");
       text_appendf(text, "%.*s: ", (int)length, value);
-      if (!yaml_append_quoted(text, value + length + 1))
-        append_text(text, value + length + 1);
+      (void)yaml_append_quoted(text, value + length + 1);
     } else {
       text_append(text, "- ");
-      append_text(text, value);
+      (void)yaml_append_text(text, value);
     }
     text_append_char(text, '\n');
   }

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import socket
 import threading
 
@@ -96,3 +97,20 @@ def test_an_untrusted_project_cannot_list_one(box):
     with listening(box, path):
         result = ask(box, path)
         assert result.exit != 0 and "greetings" not in result.stdout, result
+
+
+@pytest.mark.parametrize("identity", ["user"], indirect=True)
+@pytest.mark.parametrize("name", ["[a].sock", "a$b.sock", "back\\slash", "*", os.fsdecode(b"\xff")])
+def test_the_line_that_allows_it_is_exact(box, name):
+    """Also as it is exported. The control: without it the connection is denied, and another one with it."""
+    folder = box.identity.folder(box.home("service")) or box.home("service")
+    with listening(box, f"{folder}/{name}") as path, listening(box, f"{folder}/x") as other:
+        denied = ask(box, path, mode="notify")
+        assert "greetings" not in denied.stdout, denied
+        line = re.search(r"in a policy file: (network: .*)", denied.stderr)[1]
+        listed = box.identity.file(box.home(".config/sandbox/policy.yaml"), f"version: 1\n{line}\n")
+        assert ask(box, path, mode="notify").stdout == "greetings\n", line
+        assert "greetings" not in ask(box, other, mode="notify").stdout
+        exported = box.plain([box.world.command, "policy", "export"]).stdout
+        box.identity.file(listed, exported)
+        assert ask(box, path, mode="notify").stdout == "greetings\n", exported
