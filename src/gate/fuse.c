@@ -103,6 +103,11 @@ static bool is_granted_write(const struct held *held, enum outcome outcome) {
           gate_writable_mount(held->fuse->gate, held->waiting.request.path));
 }
 
+/* Because it does not walk again, or because there is none (`ask_writes`). */
+static bool meets_no_mount(const struct held *held, enum outcome outcome) {
+  return held->checked || (outcome == OUTCOME_SERVE && held->waiting.request.want != WANT_CONNECT);
+}
+
 static void on_done(struct waiting *waiting, enum outcome outcome) {
   struct held *held = (struct held *)waiting;
   fuse_req_interrupt_func(held->request, NULL, NULL);
@@ -116,8 +121,8 @@ static void on_done(struct waiting *waiting, enum outcome outcome) {
     fuse_stand_in(held);
     return;
   }
-  if (outcome != OUTCOME_REFUSE && held->checked && fuse_stands_in(held)) {
-    fuse_stand_in(held); /* it does not walk again */
+  if (outcome != OUTCOME_REFUSE && meets_no_mount(held, outcome) && fuse_stands_in(held)) {
+    fuse_stand_in(held);
     return;
   }
   if (outcome == OUTCOME_SERVE && waiting->request.want == WANT_WRITE) {

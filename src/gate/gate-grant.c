@@ -281,12 +281,19 @@ static bool is_granted(const struct gate *gate, const char *point, bool writable
   return strv_contains(writable ? &gate->granted_writable : &gate->granted, point);
 }
 
+/* A watch needs the object itself, which a mount gives, but also who makes it in the caller's
+ * place. A socket is nothing that one writes to. */
+static bool needs_mount(const struct waiting *waiting) {
+  const struct access_request *request = &waiting->request;
+  return waiting->needs_mount && (request->lasting || request->want == WANT_CONNECT);
+}
+
 /* A mount for reading answers every write by itself, and nobody is asked. So where writes are asked
  * about, FUSE serves what was allowed for reading: slower, but each write comes to us. */
 static bool is_better_served(struct gate *gate, const struct waiting *waiting,
                              const struct answered *answer) {
   return gate->config.plan->ask_writes && gate->config.plan->gate == GATE_FUSE &&
-         !answer->writable && !waiting->needs_mount && waiting->request.want != WANT_WRITE &&
+         !answer->writable && !needs_mount(waiting) && waiting->request.want != WANT_WRITE &&
          !gate_is_touchable(gate, waiting->request.path);
 }
 

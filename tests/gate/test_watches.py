@@ -63,6 +63,19 @@ def test_a_watch_sees_what_the_host_does(box, gate, watched, scope):
         == (["watch changed"], [(want(path), path)])
 
 
+@places(*PLACES)
+def test_what_is_watched_may_be_asked_for_to_write(box, gate, watched):
+    """As a program does that watches its settings: it writes them later, and that is asked about."""
+    path, changed = watched
+    need_to_know(gate, path)
+    box.identity.file(box.home("writes.yaml"), "version: 1\nfilesystem: {ask_writes: true}\n")
+    way = "append" if path == changed else "create"
+    inside, asked = gates.run(box, gate, [files(box), "inotify", path, "inotify", path, way, changed],
+                              lambda event: gates.approve(), options=["--policy", box.home("writes.yaml")])
+    assert lines(inside) == ["inotify ok", "inotify ok", f"{way} ok"], (inside, asked)
+    assert asked == [(want(path), path), ("write", path)], asked
+
+
 @places("sub", "top")
 def test_a_watch_on_what_was_looked_at_before(box, gate, watched):
     """The kernel remembers the name then, and looks nothing up. (Whoever looks at a file is asked for it.)"""
