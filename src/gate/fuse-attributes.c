@@ -123,12 +123,25 @@ static bool waits_for_mount(struct fuse_gate *fuse, const struct node *node, con
                                                        gate_is_writable(fuse->gate, path)));
 }
 
+/* Nobody is asked about a folder that is only passed or looked at, but who may not enter it on the
+ * host does not here. One that can be asked for can be written to by who may on the host. */
+static int access_folder(struct fuse_gate *fuse, struct node *node, const char *path, int mask) {
+  int fd = S_ISDIR(node->status.st_mode) && !node->fixed ? nodes_fd(fuse->nodes, node) : -1;
+  bool asked = !node->fixed && fuse_may_ask_to_write(fuse, path);
+  if (fd >= 0 && faccessat(fd, "", asked ? mask : mask & ~W_OK, AT_EMPTY_PATH) < 0)
+    return errno;
+  return mask & W_OK && !asked ? EROFS : 0;
+}
+
 static void test(struct fuse_gate *fuse, fuse_req_t request, struct node *node, const char *path,
                  int mask) {
   struct fuse_file_info info = {.flags = mask};
   if (!waits_for_mount(fuse, node, path)) {
-    if (mask & W_OK)
-      fuse_reply_err(request, EROFS);
+    int refused = mask & W_OK ? access_folder(fuse, node, path, mask) : 0;
+    if (refused)
+      fuse_reply_err(request, refused);
+    else if (mask & W_OK)
+      show_usable(fuse, request, node);
     else
       show(fuse, request, node);
     return;
@@ -218,15 +231,6 @@ void fuse_op_getattr(fuse_req_t request, fuse_ino_t number, struct fuse_file_inf
     look(fuse, request, node, PURPOSE_LOOK);
 }
 
-/* Nobody is asked about a folder that is only passed or looked at, but who may not enter it on the
- * host does not here. */
-static int access_folder(struct fuse_gate *fuse, struct node *node, int mask) {
-  int fd = S_ISDIR(node->status.st_mode) && !node->fixed ? nodes_fd(fuse->nodes, node) : -1;
-  if (fd >= 0 && faccessat(fd, "", mask & ~W_OK, AT_EMPTY_PATH) < 0)
-    return errno;
-  return mask & W_OK ? EROFS : 0;
-}
-
 /* Where the kernel does not check rights itself. */
 void fuse_op_access(fuse_req_t request, fuse_ino_t number, int mask) {
   struct fuse_gate *fuse = fuse_gate_of(request);
@@ -238,5 +242,5 @@ void fuse_op_access(fuse_req_t request, fuse_ino_t number, int mask) {
   else if (waits_for_mount(fuse, node, path))
     held_begin(request, number, CALL_ACCESS, &info);
   else
-    fuse_reply_err(request, access_folder(fuse, node, mask));
+    fuse_reply_err(request, access_folder(fuse, node, path, mask));
 }

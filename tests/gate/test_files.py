@@ -567,6 +567,24 @@ def test_what_was_allowed_for_reading_may_be_asked_for_again_for_writing(box, ga
     assert len(asked) == 5, asked
 
 
+@pytest.mark.parametrize("asks", [False, True], ids=["refused", "asked"])
+def test_who_looks_whether_a_folder_can_be_written_to(box, gate, ground, asks):
+    """As programs do before they try. The write itself is what is asked about."""
+    if gate == "notify":
+        pytest.skip("looks at the empty likeness of a folder")
+    box.identity.file(box.home("writes.yaml"), f"version: 1\nfilesystem: {{ask_writes: {str(asks).lower()}}}\n")
+    closed = f"{ground}/closed"
+    box.identity.folder(closed)
+    os.chmod(closed, 0o555)
+    inside, asked = gates.run(box, gate, [files(box), "writable", f"{ground}/sub", "writable", closed,
+                                          "mkdir", f"{ground}/sub/made"],
+                              lambda event: gates.approve(), options=["--policy", box.home("writes.yaml")])
+    if box.identity.uid != 0:  # to whom nothing is closed
+        assert lines(inside)[1] == f"writable {'EACCES' if asks else 'EROFS'}", inside
+    assert lines(inside)[::2] == [f"{way} {'ok' if asks else 'EROFS'}" for way in ("writable", "mkdir")], inside
+    assert asked == ([("write", f"{ground}/sub")] if asks else []), asked
+
+
 def test_reading_does_not_write(box, gate, ground):
     """The same, and writing is denied: nothing changes, and reading goes on. A revoked one is asked
     about again."""
