@@ -38,10 +38,23 @@ static void serve_attributes(struct held *held, int fd) {
     fuse_serve_attributes(held->request, fd);
 }
 
+/* As with a mount that is read-only: what is sent to a pipe or a device is not written there. */
+static int test_access(const struct held *held, int fd) {
+  char path[PATH_MAX];
+  if (faccessat(fd, "", held->info.flags, AT_EMPTY_PATH) < 0)
+    return errno;
+  return held->info.flags & W_OK && S_ISREG(held->node->status.st_mode) &&
+                 node_path(held->node, path, sizeof path) &&
+                 !fuse_may_ask_to_write(held->fuse, path)
+             ? EROFS
+             : 0;
+}
+
 static void serve_access(struct held *held, int fd) {
   struct stat usable = fuse_usable(held->fuse, held->node);
-  if (faccessat(fd, "", held->info.flags, AT_EMPTY_PATH) < 0)
-    fuse_reply_err(held->request, errno);
+  int refused = test_access(held, fd);
+  if (refused)
+    fuse_reply_err(held->request, refused);
   else if (held->checked)
     fuse_reply_attr(held->request, &usable, 0);
   else

@@ -23,6 +23,13 @@ def test_once_is_one_call(box, gate, ground):
     assert len(asked) == 2
 
 
+def test_what_may_be_looked_at_once_cannot_be_written_to(box, gate, ground):
+    """And nobody says that it could."""
+    argv = [files(box), "writable", f"{ground}/file", "access", f"{ground}/file", "append", f"{ground}/file"]
+    inside, asked = gates.run(box, gate, argv, lambda event: gates.approve("once"))
+    assert lines(inside) == ["writable EROFS", "access ok", "append EROFS"], (inside, asked)
+
+
 @pytest.mark.parametrize("way", ["stat", "statx", "access", "getxattr", "listxattr", "statfs"])
 def test_once_is_one_use(box, gate, ground, way):
     """Programs look at a file, then open it: one question. The next one is another use."""
