@@ -7,24 +7,26 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/alloc.h"
 #include "core/path.h"
 
 /* ---- locks ---- */
 
 /* The kernel holds the locks of the folders that a call changes, of the name in them that it
  * removes or moves, and of a file whose attributes it changes. What cannot be told is in the way.
- */
-static bool is_locked(const struct node *node, const char *path) {
+ * Nobody else is: the kernel walks a second time only once, and the call would fail then. */
+static bool is_locked(const struct node *node, const char *name, const char *path) {
   char own[PATH_MAX];
   if (!node || !path || !node_path(node, own, sizeof own))
     return node;
   const char *below = path_below(path, own);
-  return below && !strchr(below, '/');
+  return below && (!*below || (name && strcmp(below, name) == 0));
 }
 
 static bool is_in_the_way(const struct held *held, const char *path) {
   return held->waiting.holds_lock && !held->standing &&
-         (is_locked(held->node, path) || is_locked(held->other, path));
+         (is_locked(held->node, held->name, path) ||
+          is_locked(held->other, held->other_name, path));
 }
 
 /* A question that it waited for is asked again on its second walk, unless the mount settles it. */
@@ -59,7 +61,8 @@ bool fuse_comes_in_between(struct held *held) {
 
 /* A write to a gated place. With `ask_writes` the folder (or the file) is asked for, and granted
  * writable; without, it is refused and noted. */
-static void write_to(fuse_req_t request, struct node *node, const char *name, struct node *other) {
+static void write_to(fuse_req_t request, struct node *node, const char *name, struct node *other,
+                     const char *other_name) {
   struct fuse_gate *fuse = fuse_gate_of(request);
   char path[PATH_MAX];
   if (!node_path(node, path, sizeof path)) {
@@ -69,7 +72,9 @@ static void write_to(fuse_req_t request, struct node *node, const char *name, st
   if (fuse_may_ask_to_write(fuse, path) && node->parent) {
     struct held *held = held_new(request, node, CALL_OPEN, NULL);
     held->waiting.holds_lock = true;
+    held->name = name ? xstrdup(name) : NULL;
     held->other = other;
+    held->other_name = other_name ? xstrdup(other_name) : NULL;
     if (other)
       node_reference(other);
     held_ask(held, WANT_WRITE);
@@ -91,11 +96,11 @@ static void write_to(fuse_req_t request, struct node *node, const char *name, st
 }
 
 void fuse_write_to(fuse_req_t request, struct node *node) {
-  write_to(request, node, NULL, NULL);
+  write_to(request, node, NULL, NULL, NULL);
 }
 
 void fuse_write_below(fuse_req_t request, fuse_ino_t parent, const char *name) {
-  write_to(request, fuse_node_of(fuse_gate_of(request), parent), name, NULL);
+  write_to(request, fuse_node_of(fuse_gate_of(request), parent), name, NULL, NULL);
 }
 
 void fuse_op_open(fuse_req_t request, fuse_ino_t number, struct fuse_file_info *info) {
@@ -131,15 +136,14 @@ void fuse_op_symlink(fuse_req_t request, const char *target, fuse_ino_t parent, 
 
 void fuse_op_link(fuse_req_t request, fuse_ino_t number, fuse_ino_t parent, const char *name) {
   struct fuse_gate *fuse = fuse_gate_of(request);
-  write_to(request, fuse_node_of(fuse, parent), name, fuse_node_of(fuse, number));
+  write_to(request, fuse_node_of(fuse, parent), name, fuse_node_of(fuse, number), NULL);
 }
 
 void fuse_op_rename(fuse_req_t request, fuse_ino_t parent, const char *name, fuse_ino_t to,
                     const char *new_name, unsigned flags) {
-  (void)new_name;
   (void)flags;
   struct fuse_gate *fuse = fuse_gate_of(request);
-  write_to(request, fuse_node_of(fuse, parent), name, fuse_node_of(fuse, to));
+  write_to(request, fuse_node_of(fuse, parent), name, fuse_node_of(fuse, to), new_name);
 }
 
 void fuse_op_setattr(fuse_req_t request, fuse_ino_t number, struct stat *status, int fields,

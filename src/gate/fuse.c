@@ -56,6 +56,8 @@ void held_free(struct held *held) {
   if (held->other)
     nodes_release(held->fuse->nodes, held->other);
   free((char *)held->waiting.request.path);
+  free(held->name);
+  free(held->other_name);
   free(held->attribute);
   free(held);
 }

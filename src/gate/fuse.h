@@ -55,8 +55,9 @@ struct held {
   struct fuse_gate *fuse;
   fuse_req_t request;
   struct node *node;
-  struct node *other; /* that it holds a lock on as well, or NULL */
-  pid_t thread;       /* who waits, as we see it */
+  struct node *other;      /* that it holds a lock on as well, or NULL */
+  char *name, *other_name; /* in them, that it changes; or NULL */
+  pid_t thread;            /* who waits, as we see it */
   enum call call;
   struct fuse_file_info info;
   char *attribute;

@@ -83,6 +83,24 @@ def test_a_watch_on_a_folder_in_which_somebody_waits_to_write(box, gate, ground)
     assert not os.path.exists(f"{ground}/sub/made")
 
 
+def test_files_in_a_folder_in_which_somebody_waits_to_write(box, gate, ground):
+    """They are allowed one after the other, each by a mount; nobody answers the write, and it waits on."""
+    box.identity.file(box.home("writes.yaml"), "version: 1\nfilesystem: {ask_writes: true}\n")
+    names = [f"file-{number}" for number in range(10)]
+    for name in names:
+        box.identity.file(f"{ground}/sub/{name}", "content\n")
+    script = f"cat {' '.join(f'{ground}/sub/{name}' for name in names)} | sort -u; " \
+             f"{gates.files(box)} mkdir {ground}/sub/made & sleep 0.4; for name in {' '.join(names)}; do " \
+             f"echo more >>{ground}/sub/$name || echo refused; done; kill $!; wait; echo over"
+    with gates.Session(box, gate, ["/bin/sh", "-c", script],
+                       lambda event: None if event["path"] == f"{ground}/sub" else gates.approve(),
+                       ["--policy", box.home("writes.yaml")]) as it:
+        result = it.finish(20)
+    assert lines(result) == ["content", "over"], (result, it.asked)
+    writes = [path for op, path in it.asked if op == "write"]
+    assert writes == [f"{ground}/sub", *(f"{ground}/sub/{name}" for name in names)], it.asked
+
+
 # By a descriptor: the kernel holds the file's own lock while it checks the right to do this. What was allowed
 # once is over by then.
 ATTRIBUTE = """
