@@ -57,6 +57,20 @@ bool fuse_comes_in_between(struct held *held) {
   return true;
 }
 
+static bool is_on_the_way(const struct node *node, const char *path) {
+  char own[PATH_MAX];
+  return node && (!node_path(node, own, sizeof own) || path_is_under(path, own));
+}
+
+void fuse_clear_way(struct fuse_gate *fuse, const char *path) {
+  for (struct held *held = fuse->held, *next; held; held = next) {
+    next = held->next;
+    if (held->waiting.holds_lock && !held->standing &&
+        (is_on_the_way(held->node, path) || is_on_the_way(held->other, path)))
+      send_away(held, NULL);
+  }
+}
+
 /* ---- asking ---- */
 
 /* A write to a gated place. With `ask_writes` the folder (or the file) is asked for, and granted

@@ -451,6 +451,10 @@ static void trigger_granted(struct gate *gate, const char *path, bool mounted) {
   fuse_mounted(fuse, path, mounted);
 }
 
+static void trigger_walking(struct gate *gate, const char *path) {
+  fuse_clear_way(gate->trigger_state, path);
+}
+
 static void trigger_mounting(struct gate *gate, const char *path) {
   fuse_give_way(gate->trigger_state, path);
 }
@@ -485,6 +489,7 @@ const struct trigger fuse_trigger = {
     .open = trigger_open,
     .serve = trigger_serve,
     .look = trigger_look,
+    .walking = trigger_walking,
     .mounting = trigger_mounting,
     .granted = trigger_granted,
     .refresh = trigger_refresh,

@@ -189,6 +189,9 @@ void fuse_give_way(struct fuse_gate *fuse, const char *path);
 /* The same for a call that comes while something is mounted; true if it was sent away. */
 bool fuse_comes_in_between(struct held *held);
 
+/* While the broker still walks to the path: who holds the lock of a folder on its way. */
+void fuse_clear_way(struct fuse_gate *fuse, const char *path);
+
 /* To an object, or to the folder of a name. */
 void fuse_write_to(fuse_req_t request, struct node *node);
 void fuse_write_below(fuse_req_t request, fuse_ino_t parent, const char *name);

@@ -116,6 +116,7 @@ static void send_next(struct gate *gate) {
     int result = send_job(gate, job);
     if (result == 0) {
       job->sent = true;
+      job->since_ns = once_now_ns();
       return;
     }
     gate->jobs = job->next;
@@ -175,7 +176,7 @@ static void fail_all(struct gate *gate, int result) {
  * second walk they wait for the mount in their look-up, which holds none. */
 static void announce(struct gate *gate, struct grant_job *job) {
   job->ready = true;
-  job->ready_ns = once_now_ns();
+  job->since_ns = once_now_ns();
   for (struct waiting **place = &job->waiting; *place;) {
     struct waiting *waiting = *place;
     if (!waiting->holds_lock) {
@@ -190,15 +191,28 @@ static void announce(struct gate *gate, struct grant_job *job) {
     gate->trigger->mounting(gate, job->path);
 }
 
-/* A lock that we do not know of: everything else would wait behind it, revocations too. */
-void jobs_mind_locks(struct gate *gate) {
-  struct grant_job *job = gate->jobs;
-  if (job && job->ready && gate->trigger->mounting && once_now_ns() > job->ready_ns + PATIENCE_NS)
-    gate->trigger->mounting(gate, NULL);
+/* A name that the kernel does not remember is looked up with its folder locked, and what leads to a
+ * mount point it remembers: only who walks to a new one may have to wait. */
+static void clear_way(struct gate *gate, struct grant_job *job) {
+  job->since_ns = once_now_ns(); /* who comes back is not sent away at once: it would fail */
+  if (gate->trigger->walking && job->request.kind == BROKER_GRANT)
+    gate->trigger->walking(gate, job->path);
 }
 
-bool jobs_are_mounting(const struct gate *gate) {
-  return gate->jobs && gate->jobs->ready;
+/* The broker waits for a lock that somebody holds who waits for us: everything else would wait
+ * behind it, revocations too. */
+void jobs_mind_locks(struct gate *gate) {
+  struct grant_job *job = gate->jobs;
+  if (!job || !job->sent || once_now_ns() <= job->since_ns + PATIENCE_NS)
+    return;
+  if (!job->ready)
+    clear_way(gate, job);
+  else if (gate->trigger->mounting)
+    gate->trigger->mounting(gate, NULL); /* a lock that we do not know of */
+}
+
+bool jobs_are_under_way(const struct gate *gate) {
+  return gate->jobs && gate->jobs->sent;
 }
 
 void jobs_read_broker(struct gate *gate) {

@@ -36,8 +36,8 @@ void job_add(struct gate *gate, struct grant_job *job);
 int jobs_need_broker(struct gate *gate);
 void jobs_read_broker(struct gate *gate);
 
-/* Is the broker mounting? Then it must not wait for ever. */
-bool jobs_are_mounting(const struct gate *gate);
+/* Is the broker at work? Then it must not wait for ever. */
+bool jobs_are_under_way(const struct gate *gate);
 void jobs_mind_locks(struct gate *gate);
 
 /* ---- gate-revoke.c ---- */

@@ -143,5 +143,5 @@ void gate_serve(struct gate *gate, const struct pollfd watched[GATE_WATCH_COUNT]
 }
 
 bool gate_wants_look(const struct gate *gate) {
-  return gate && (gate->signalled || jobs_are_mounting(gate));
+  return gate && (gate->signalled || jobs_are_under_way(gate));
 }

@@ -34,9 +34,9 @@ struct grant_job {
   struct strv kept, masks;
   struct waiting *waiting;
   unsigned attempts;
-  bool sent, ready; /* ready: only the mounting is left */
-  uint64_t ready_ns;
-  bool revoked; /* since it was asked for: what it mounts is taken away again */
+  bool sent, ready;  /* ready: only the mounting is left */
+  uint64_t since_ns; /* it is sent, or ready, or whoever was in the way had to go */
+  bool revoked;      /* since it was asked for: what it mounts is taken away again */
 };
 
 struct trigger {
@@ -47,6 +47,9 @@ struct trigger {
   void (*serve_events)(struct gate *gate);
   /* Looks again at calls that a signal reached (gate->signalled); may be NULL. */
   void (*look)(struct gate *gate);
+  /* The broker has walked to this path for too long: whoever holds the lock of a folder on the way
+   * must let go of it. May be NULL. */
+  void (*walking)(struct gate *gate, const char *path);
   /* The broker is about to mount: whoever holds a lock that this needs must let go of it. NULL: it
    * has waited for too long, and everybody must. May be NULL. */
   void (*mounting)(struct gate *gate, const char *path);

@@ -83,6 +83,27 @@ def test_a_watch_on_a_folder_in_which_somebody_waits_to_write(box, gate, ground)
     assert not os.path.exists(f"{ground}/sub/made")
 
 
+def test_a_connection_to_a_socket_in_a_folder_in_which_somebody_waits_to_write(box, gate, ground):
+    """The kernel has to look the socket up anew before it can be mounted, and the write locks the folder."""
+    box.identity.file(box.home("writes.yaml"), "version: 1\nfilesystem: {ask_writes: true}\n")
+    script = f"{gates.files(box)} connect {ground}/socket & one=$!; until [ -e go ]; do sleep 0.02; done; " \
+             f"{gates.files(box)} mkdir {ground}/made & two=$!; wait $one; kill $two; wait; echo over"
+    connects = []
+
+    def answer(event):
+        if event["op"] != "connect":
+            return gates.approve(id=connects[0])  # now that somebody waits to write, who is not answered
+        connects.append(event["id"])
+        gates.go_on(box)
+        return None
+
+    with gates.listening(box, f"{ground}/socket"), \
+            gates.Session(box, gate, ["/bin/sh", "-c", script], answer, ["--policy", box.home("writes.yaml")]) as it:
+        result = it.finish(20)
+    assert lines(result) == ["connect ok", "over"], (result, it.asked)
+    assert ("write", ground) in it.asked and not os.path.exists(f"{ground}/made"), it.asked
+
+
 def test_files_in_a_folder_in_which_somebody_waits_to_write(box, gate, ground):
     """They are allowed one after the other, each by a mount; nobody answers the write, and it waits on."""
     box.identity.file(box.home("writes.yaml"), "version: 1\nfilesystem: {ask_writes: true}\n")
