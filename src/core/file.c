@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -73,15 +74,37 @@ int file_write_all(int fd, const void *data, size_t length) {
   return 0;
 }
 
-int file_replace_at(int directory, const char *path, const void *data, size_t length, mode_t mode) {
-  _cleanup_free_ char *temporary = xasprintf("%s.%d.tmp", path, (int)getpid());
-  _cleanup_close_ int fd =
-      openat(directory, temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, mode);
+/* Not by our pid: in a container everybody has the same, and what a killed one left would be in the
+ * way for ever. */
+static char *temporary_name(const char *path) {
+  uint64_t number = 0;
+  (void)!getrandom(&number, sizeof number, GRND_NONBLOCK);
+  return xasprintf("%s.%016llx.tmp", path, (unsigned long long)number);
+}
+
+static int write_new(int fd, const void *data, size_t length) {
+  int result = file_write_all(fd, data, length);
+  return result == 0 && fsync(fd) < 0 ? -errno : result;
+}
+
+/* Nameless until it is complete, so that whoever is killed meanwhile leaves nothing; where the file
+ * system has no such files, with its name from the start. */
+static int make_temporary(int directory, const char *temporary, const void *data, size_t length,
+                          mode_t mode) {
+  _cleanup_free_ char *folder = strchr(temporary, '/') ? path_parent(temporary) : xstrdup(".");
+  _cleanup_close_ int fd = openat(directory, folder, O_TMPFILE | O_WRONLY | O_CLOEXEC, mode);
+  bool nameless = fd >= 0;
+  if (!nameless)
+    fd = openat(directory, temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, mode);
   if (fd < 0)
     return -errno;
-  int result = file_write_all(fd, data, length);
-  if (result == 0 && fsync(fd) < 0)
-    result = -errno;
+  int result = write_new(fd, data, length);
+  return result == 0 && nameless ? file_name_nameless(fd, directory, temporary) : result;
+}
+
+int file_replace_at(int directory, const char *path, const void *data, size_t length, mode_t mode) {
+  _cleanup_free_ char *temporary = temporary_name(path);
+  int result = make_temporary(directory, temporary, data, length, mode);
   if (result == 0 && renameat(directory, temporary, directory, path) < 0)
     result = -errno;
   if (result < 0)

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import subprocess
 
 import pytest
 
@@ -115,6 +116,27 @@ def test_project_policy_needs_trust(world):
     project_policy(world, "network: {mode: full}\n# changed\n")
     assert "mode: none" in world("show").stdout
     assert json.loads(world("trust", "--revoke", "--json").stdout)["changed"] == 1
+
+
+@pytest.mark.skipif(not shutil.which("strace"), reason="no strace")
+@pytest.mark.parametrize("call", ["fsync", "rename,renameat,renameat2"], ids=["fsync", "rename"])
+def test_killed_while_it_writes(world, sandbox, call):
+    """A list is there as it was or as it should be, and nothing is in the way of who comes next. In a
+    container that may be one with the same pid."""
+    project_policy(world, "network: {mode: full}\n")
+    alone = ["unshare", "--user", "--map-root-user", "--pid", "--fork"]
+    trace = ["strace", "-f", "-qq", "-o", str(world.home / "trace"), "-e", f"trace={call}",
+             "-e", f"inject={call}:signal=KILL"]
+    environment = {"HOME": str(world.home), "PATH": "/usr/bin:/bin"}
+
+    def trust(*before):
+        return subprocess.run([*before, *alone, sandbox, "policy", "trust"], cwd=world.project,
+                              env=environment, capture_output=True, text=True)
+
+    assert trust(*trace).returncode, "it was not killed"
+    assert call == "rename,renameat,renameat2" or not list(world.home.rglob("*.tmp"))
+    again = trust()
+    assert again.returncode == 0 and "mode: full" in world("show").stdout, again
 
 
 @pytest.mark.parametrize("words", [["frob"], ["explain"], ["show", "x"], ["trust", "x", "y"]])
