@@ -11,6 +11,8 @@
 #include "core/alloc.h"
 #include "core/cleanup.h"
 #include "core/file.h"
+#include "gate/automount.h"
+#include "gate/walk.h"
 
 enum { ATTEMPTS = 20 };
 
@@ -83,6 +85,32 @@ static char *whole_path(const struct doing *doing, const char *start, const char
   return path[0] == '/' ? xstrdup(path) : xasprintf("%s/%s", start, path);
 }
 
+static bool hides_nothing(const void *context, const char *path) {
+  (void)context;
+  (void)path;
+  return false;
+}
+
+/* As file_resolve, but the host mounts nothing for it. */
+static int walk_to(const struct target *target, const char *path, char **ret_path) {
+  _cleanup_close_ int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+  struct walker walker = {.root = root, .host = root, .hides = hides_nothing};
+  struct walk_request request = {
+      .target = target, .start = "/", .top = "/", .path = path, .follow = true};
+  struct found found = FOUND_NONE;
+  int result = root < 0 ? -errno : walk_path(&walker, &request, &found);
+  if (result == 0 && found.fd < 0)
+    result = -ENOENT;
+  if (result == 0)
+    *ret_path = xstrdup(found.path);
+  found_clear(&found);
+  return result;
+}
+
+static int resolve(const struct target *target, const char *path, char **ret_path) {
+  return automount_exists() ? walk_to(target, path, ret_path) : file_resolve(path, ret_path);
+}
+
 bool doing_leads_to(const struct doing *doing, int folder, const char *path, const char *object) {
   char start[PATH_MAX];
   _cleanup_free_ char *whole = NULL, *found = NULL;
@@ -90,5 +118,5 @@ bool doing_leads_to(const struct doing *doing, int folder, const char *path, con
   if (path[0] != '/' && target_folder(&doing->target, folder, &fd, start) < 0)
     return false;
   whole = whole_path(doing, start, path);
-  return file_resolve(whole, &found) == 0 && strcmp(found, object) == 0;
+  return resolve(&doing->target, whole, &found) == 0 && strcmp(found, object) == 0;
 }

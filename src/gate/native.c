@@ -12,6 +12,7 @@
 
 #include "core/cleanup.h"
 #include "core/path.h"
+#include "gate/automount.h"
 
 /* Linux 6.8; younger than the headers of most distributions. */
 #ifndef STATX_MNT_ID_UNIQUE
@@ -23,7 +24,8 @@
  * We look from the caller's folder on, but as ourselves: links that begin with "/", "/proc/self"
  * and
  * ".." above the root lead elsewhere than they lead the caller. There is no mount of the session
- * where they lead us, so that the mount that was come to tells. */
+ * where they lead us, so that the mount that was come to tells. No mount is learnt where a look at
+ * the host could make it mount something. */
 
 enum { FOLLOWED = 0, NOT_FOLLOWED = AT_SYMLINK_NOFOLLOW };
 
@@ -87,8 +89,8 @@ static bool is_missing(const struct walker *walker, int base, const char *path, 
 static void learn(const struct walker *walker, struct native_mounts *mounts, int fd) {
   char name[64], path[PATH_MAX];
   struct statx status, there;
-  if (look(fd, "", AT_EMPTY_PATH, &status) < 0 || !(status.stx_mask & STATX_MNT_ID_UNIQUE) ||
-      is_known(mounts, &status))
+  if (automount_exists() || look(fd, "", AT_EMPTY_PATH, &status) < 0 ||
+      !(status.stx_mask & STATX_MNT_ID_UNIQUE) || is_known(mounts, &status))
     return;
   snprintf(name, sizeof name, "/proc/self/fd/%d", fd);
   ssize_t length = readlink(name, path, sizeof path);

@@ -3,12 +3,14 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "core/alloc.h"
 #include "core/cleanup.h"
+#include "gate/automount.h"
 
 #define BUCKETS          1024
 #define DESCRIPTOR_LIMIT 256 /* of nodes that are not fixed; the fixed ones are few */
@@ -111,8 +113,20 @@ static void close_oldest(struct nodes *nodes, const struct node *kept) {
   }
 }
 
-static int open_child(int parent, const char *name, struct stat *ret_status) {
-  _cleanup_close_ int fd = openat(parent, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+static bool makes_mount(const struct node *parent, int folder, const char *name) {
+  char path[PATH_MAX];
+  if (!node_path(parent, path, sizeof path - NAME_MAX - 1))
+    return false; /* mounts have shorter names */
+  _cleanup_free_ char *whole = xasprintf("%s/%s", parent->parent ? path : "", name);
+  return automount_waits(folder, whole);
+}
+
+/* `folder` is the parent's descriptor. */
+static int open_child(const struct node *parent, int folder, const char *name,
+                      struct stat *ret_status) {
+  if (makes_mount(parent, folder, name))
+    return -ENOENT;
+  _cleanup_close_ int fd = openat(folder, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
   if (fd < 0 || fstat(fd, ret_status) < 0)
     return -errno;
   return steal_fd(&fd);
@@ -161,7 +175,7 @@ int nodes_fd(struct nodes *nodes, struct node *node) {
   if (parent < 0)
     return parent;
   struct stat status;
-  _cleanup_close_ int fd = open_child(parent, node->name, &status);
+  _cleanup_close_ int fd = open_child(node->parent, parent, node->name, &status);
   if (fd < 0)
     return fd;
   bool same = is_same_object(&status, &node->status);
@@ -209,7 +223,7 @@ void nodes_refresh(struct nodes *nodes, struct node *node) {
   bool is_there = node->parent && is_current(nodes, node->parent);
   int parent = is_there ? nodes_fd(nodes, node->parent) : -1;
   struct stat status;
-  int fd = parent < 0 ? -1 : open_child(parent, node->name, &status);
+  int fd = parent < 0 ? -1 : open_child(node->parent, parent, node->name, &status);
   if (fd < 0) {
     node->status.st_ino = 0; /* gone: every use of it will say so, and it is nothing else's node */
     return;
@@ -257,7 +271,7 @@ int nodes_lookup(struct nodes *nodes, struct node *parent, const char *name,
   if (above < 0)
     return above;
   struct stat status;
-  _cleanup_close_ int fd = open_child(above, name, &status);
+  _cleanup_close_ int fd = open_child(parent, above, name, &status);
   if (fd < 0)
     return fd;
   /* Another object under the same name is another node, so that the kernel lets go of the old. */

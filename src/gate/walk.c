@@ -14,7 +14,7 @@
 
 #include "core/cleanup.h"
 #include "core/path.h"
-#include "gate/walk.h"
+#include "gate/automount.h"
 
 #define LINK_LIMIT 40       /* the kernel's */
 #define STEP_LIMIT PATH_MAX /* twice what a path without links can have; with them it is 60,000 */
@@ -193,17 +193,27 @@ static bool is_of_kernel(int fd) {
          (status.f_type == PROC_SUPER_MAGIC || status.f_type == SYSFS_MAGIC);
 }
 
+/* -EREMOTE: the host would have to mount it, and nobody can make a name there. */
+static int open_of_host(const struct walk *walk, const char *path) {
+  _cleanup_close_ int folder =
+      walk_open(walk->walker->host, walk->current[0] ? walk->current : "/");
+  if (folder < 0)
+    return folder;
+  return automount_waits(folder, path) ? -EREMOTE : walk_open(folder, path_base(path));
+}
+
 /* In the empty root: what the host has there. `seen` is what the root itself has, or -1. */
 static int step_host(struct walk *walk, const char *path, int *seen) {
   struct stat status, shown;
   bool folder_seen = *seen >= 0 && fstat(*seen, &shown) == 0 && S_ISDIR(shown.st_mode);
-  _cleanup_close_ int fd = walk_open(walk->walker->host, path);
+  _cleanup_close_ int fd = open_of_host(walk, path);
   if (fd < 0 || is_of_kernel(fd)) {
     if (fd == -EACCES || fd == -ENAMETOOLONG)
       return fd;
     if (folder_seen)
       return step_folder(walk, path, seen, seen);
-    return finish(walk, is_last(walk) ? PLACE_MISSING : PLACE_NOWHERE, path, NULL);
+    bool may_be_made = is_last(walk) && fd != -EREMOTE;
+    return finish(walk, may_be_made ? PLACE_MISSING : PLACE_NOWHERE, path, NULL);
   }
   if (fstat(fd, &status) < 0)
     return -errno;
@@ -227,7 +237,8 @@ static int step(struct walk *walk, const char *name, size_t length) {
   if (size >= (int)sizeof path)
     return -ENAMETOOLONG;
   memcpy(here, name, length);
-  _cleanup_close_ int seen = walk->here < 0 ? -1 : walk_open(walk->here, here);
+  bool looks = walk->here >= 0 && !automount_waits(walk->here, path);
+  _cleanup_close_ int seen = looks ? walk_open(walk->here, here) : -1;
   if (seen >= 0 && fstat(seen, &status) == 0 && status.st_dev != walk->walker->empty)
     return step_native(walk, path, &seen, &status);
   if (walk->native)

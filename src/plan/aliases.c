@@ -61,6 +61,16 @@ static void unescape_octal(char *text) {
   *out = '\0';
 }
 
+/* After options and marks, of which there may be any number. */
+static const char *type_in(char *rest) {
+  char *mark = strstr(rest, " - ");
+  if (!mark)
+    return "";
+  char *type = mark + strlen(" - ");
+  type[strcspn(type, " ")] = '\0';
+  return type;
+}
+
 static void add_line(struct mount_table *table, char *line) {
   char *fields[5], *rest = NULL;
   for (size_t i = 0; i < ARRAY_SIZE(fields); i++) {
@@ -71,8 +81,8 @@ static void add_line(struct mount_table *table, char *line) {
   unescape_octal(fields[3]);
   unescape_octal(fields[4]);
   ARRAY_GROW(table->entries, table->count);
-  table->entries[table->count++] =
-      (struct mount_entry){.device = fields[2], .root = fields[3], .point = fields[4]};
+  table->entries[table->count++] = (struct mount_entry){
+      .device = fields[2], .root = fields[3], .point = fields[4], .type = type_in(rest)};
 }
 
 int mount_table_load(struct mount_table *ret_table) {

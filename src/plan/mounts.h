@@ -9,6 +9,7 @@ struct mount_entry {
   const char *device; /* its number, as the kernel writes it */
   const char *root;   /* which part of the file system is mounted */
   const char *point;  /* where */
+  const char *type;   /* of the file system */
 };
 
 struct mount_table {

@@ -1,6 +1,7 @@
 /* What was denied in a session; see denials.h. */
 #include "session/denials.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -10,6 +11,7 @@
 #include "core/escape.h"
 #include "core/json.h"
 #include "core/path.h"
+#include "gate/automount.h"
 #include "policy/policy.h"
 #include "session/ancestors.h"
 #include "session/questions.h"
@@ -88,10 +90,16 @@ void denials_clear(struct denials *denials) {
 
 /* ---- how to allow it ---- */
 
-static bool is_to_be_made(const struct access_request *request) {
+static bool is_missing(const char *path) {
+  _cleanup_free_ char *folder = path_parent(path);
+  _cleanup_close_ int fd = open(folder, O_PATH | O_CLOEXEC);
   struct stat status;
+  return fd < 0 || automount_waits(fd, path) || lstat(path, &status) < 0;
+}
+
+static bool is_to_be_made(const struct access_request *request) {
   return request->subject == SUBJECT_FILE && request->want == WANT_WRITE &&
-         lstat(request->path, &status) < 0;
+         is_missing(request->path);
 }
 
 /* A name that is to be made cannot be allowed before it is there: its folder can. But nobody should
