@@ -107,15 +107,17 @@ class Top:
                 os.unlink(path)
 
 
+def children_of(monitor, name):
+    """The processes of that name; it is what they call themselves."""
+    with contextlib.suppress(OSError), open(f"/proc/{monitor}/task/{monitor}/children") as source:
+        for pid in map(int, source.read().split()):
+            with contextlib.suppress(OSError), open(f"/proc/{pid}/comm") as comm:
+                if comm.read().strip() == name:
+                    yield pid
+
+
 def child_of(monitor, name):
-    """The process of that name; it is what it calls itself."""
-    with open(f"/proc/{monitor}/task/{monitor}/children") as source:
-        children = source.read().split()
-    for pid in map(int, children):
-        with contextlib.suppress(OSError), open(f"/proc/{pid}/comm") as source:
-            if source.read().strip() == name:
-                return pid
-    return None
+    return next(children_of(monitor, name), None)
 
 
 def broker_of(monitor):

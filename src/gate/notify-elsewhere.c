@@ -10,6 +10,8 @@
 #include "gate/hand-back.h"
 #include "gate/notify.h"
 
+#define MOVING_LIMIT 256
+
 struct moving {
   struct moving *next;
   struct stand_in stand_in;
@@ -29,13 +31,35 @@ static bool find_call(const struct held *held, struct stand_in_call *ret_call) {
   return stand_in_misses_mount(ret_call);
 }
 
+/* Each is a process and a descriptor of ours, as long as the caller makes it last. */
+static bool must_queue(struct held *held) {
+  struct notify *notify = held->notify;
+  held->queues = notify->moving_count >= MOVING_LIMIT;
+  if (held->queues)
+    notify->gate->signalled = true; /* see trigger_look */
+  return held->queues;
+}
+
+static void let_next_begin(struct notify *notify) {
+  struct held *held = notify->held;
+  while (held && !held->queues)
+    held = held->next;
+  if (!held)
+    return;
+  held->queues = false;
+  notify_proceed(held);
+}
+
 bool notify_begin_elsewhere(struct held *held) {
   struct notify *notify = held->notify;
   struct stand_in_call call;
   struct epoll_event event = {.events = EPOLLIN,
                               .data.u64 = (uint64_t)(uintptr_t)held | NOTIFY_STAND_IN};
-  if (!find_call(held, &call) || !notify_still_waits(held) ||
-      stand_in_repeat(&held->stand_in, &call) < 0)
+  if (!find_call(held, &call) || !notify_still_waits(held))
+    return false;
+  if (must_queue(held))
+    return true;
+  if (stand_in_repeat(&held->stand_in, &call) < 0)
     return false;
   held->moves = true;
   held->waiting.request.pid = target_process(&held->call.target);
@@ -58,6 +82,7 @@ void notify_lead_elsewhere(struct held *held) {
   *moving = (struct moving){.next = notify->moving, .stand_in = held->stand_in};
   held->stand_in = STAND_IN_NONE;
   notify->moving = moving;
+  notify->moving_count++;
   (void)epoll_ctl(notify->events, EPOLL_CTL_MOD, moving->stand_in.result, &event);
   stand_in_go_on(&moving->stand_in);
   notify_fail(held, HAND_BACK_ERROR);
@@ -68,9 +93,11 @@ void notify_has_moved(struct notify *notify, struct moving *moving) {
   while (*place != moving)
     place = &(*place)->next;
   *place = moving->next;
+  notify->moving_count--;
   epoll_ctl(notify->events, EPOLL_CTL_DEL, moving->stand_in.result, NULL);
   stand_in_end(&moving->stand_in);
   free(moving);
+  let_next_begin(notify);
 }
 
 void notify_end_moves(struct notify *notify) {

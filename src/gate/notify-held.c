@@ -284,7 +284,7 @@ static void proceed_without_path(struct held *held) {
   notify_next(held);
 }
 
-static void proceed(struct held *held) {
+void notify_proceed(struct held *held) {
   if (!held->path[0]) {
     proceed_without_path(held);
     return;
@@ -333,7 +333,7 @@ void notify_next(struct held *held) {
   else if (!notify_still_waits(held))
     notify_fail(held, ESRCH);
   else
-    proceed(held);
+    notify_proceed(held);
 }
 
 /* ---- after the answer ---- */
@@ -426,7 +426,7 @@ static struct held *held_new(struct notify *notify, const struct call *call, con
 }
 
 void notify_hold(struct notify *notify, const struct call *call, const char *path) {
-  proceed(held_new(notify, call, path));
+  notify_proceed(held_new(notify, call, path));
 }
 
 void notify_forget(struct held *held) {

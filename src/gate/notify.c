@@ -233,7 +233,7 @@ static void trigger_look(struct gate *gate) {
   gate->signalled = notify_has_lent(notify);
   for (struct held *held = notify->held, *next; held; held = next) {
     next = held->next;
-    if (held->waiting.ticket == 0 && held->stand_in.result < 0)
+    if (held->waiting.ticket == 0 && held->stand_in.result < 0 && !held->queues)
       continue;
     if (notify_still_waits(held) && !gate_must_end(held->call.target.thread)) {
       gate->signalled = true;

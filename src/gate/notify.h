@@ -22,6 +22,7 @@ struct notify {
   struct once_list once;
   struct lent *lent;     /* links to programs that were allowed once */
   struct moving *moving; /* those who are led into what was mounted */
+  size_t moving_count;
   struct seccomp_notif *notification;
   struct seccomp_notif_resp *response;
   size_t notification_size, response_size; /* the kernel's, which may be larger than ours */
@@ -44,7 +45,8 @@ struct held {
   struct judged judged;
   size_t repeated;
   struct stand_in stand_in;
-  bool moves; /* that is for notify_lead_elsewhere() */
+  bool moves;  /* that is for notify_lead_elsewhere() */
+  bool queues; /* too many do: it begins when another has */
   void (*then)(struct held *held, enum outcome outcome);
 };
 
@@ -67,6 +69,9 @@ bool notify_still_waits(const struct held *held);
 
 /* Holds a call until it can be answered; it may be before this returns. */
 void notify_hold(struct notify *notify, const struct call *call, const char *path);
+
+/* Goes on with one that queued, from where its path leads on. */
+void notify_proceed(struct held *held);
 
 /* Frees it, and says nothing to the kernel. */
 void notify_forget(struct held *held);

@@ -4,6 +4,7 @@ met from there; the call succeeds all the same, as outside. Needs that the calle
 import os
 import shutil
 import sys
+import time
 
 import pytest
 
@@ -97,6 +98,50 @@ def test_who_is_held_by_a_debugger_gets_an_error(box, gate, ground):
                           lambda event: approve(), options=ask_writes(box))
     assert inside.stdout == "over\n" and not os.path.exists(f"{ground}/new"), inside
     assert "new" in inside.stderr, inside
+
+
+# So many stand there when it is granted, and all write at once; none of them gets on for a while.
+CROWD = """
+import os, sys, time
+reader, writer = os.pipe()
+def start(count, work):
+    pids = []
+    for number in range(count):
+        pids.append(os.fork())
+        if pids[-1] == 0:
+            work(number)
+            os._exit(0)
+    return pids
+def write(number):
+    os.close(writer)
+    os.read(reader, 1)
+    os.mkdir(f"made-{number}")
+def keep_busy(_):
+    end = time.monotonic() + 2
+    while time.monotonic() < end: pass
+crowd = start(int(sys.argv[1]), write)
+os.mkdir("first")
+for pid in crowd: os.sched_setscheduler(pid, os.SCHED_IDLE, os.sched_param(0))
+start(os.cpu_count(), keep_busy)
+os.close(writer)
+print(sum(os.waitpid(pid, 0)[1] == 0 for pid in crowd))
+"""
+
+
+def test_a_crowd_is_led_there_by_few(box, gate):
+    """Each is held by a process outside of the session: not more of them than there may be calls that wait, and a
+    few that begin or end. All get there."""
+    if gate != "notify":
+        pytest.skip("fewer calls wait there")
+    gated, most = folder(box, "gated"), 0
+    with gates.Session(box, gate, ["/bin/sh", "-c", f"cd {gated} && exec {PYTHON} -c '{CROWD}' 400"], lambda event: approve(),
+                       ask_writes(box)) as it:
+        while it.process.poll() is None:
+            most = max(most, len(list(gates.children_of(it.process.pid, "sandbox-again"))))
+            time.sleep(0.01)
+        result = it.finish()
+    assert result.stdout == "400\n", result
+    assert 100 < most < 320, "or nobody was slow"
 
 
 def test_a_way_that_cannot_be_changed_ends(box, gate):
