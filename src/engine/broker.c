@@ -383,11 +383,11 @@ int broker_send(const struct broker *broker, const struct broker_request *reques
   return send(broker->channel, packet, at, MSG_NOSIGNAL) < 0 ? -errno : 0;
 }
 
-bool broker_receive(const struct broker *broker, int *ret_result, int *ret_fd) {
+int broker_receive(const struct broker *broker, int *ret_result, int *ret_fd) {
   int32_t value = 0;
   int fds[FD_PASS_LIMIT];
   ssize_t got = fd_receive(broker->channel, fds, &value, sizeof value);
   *ret_fd = got > 0 ? fds[0] : -1;
-  *ret_result = got == -EAGAIN ? -EAGAIN : value;
-  return got == -EAGAIN || got == sizeof value;
+  *ret_result = value;
+  return got == sizeof value ? 1 : got == -EAGAIN ? 0 : -1;
 }

@@ -78,6 +78,6 @@ int broker_send(const struct broker *broker, const struct broker_request *reques
 #define BROKER_HELD (-EBUSY)
 
 /* Takes the reply: BROKER_READY, 0 or the negative errno of the request in *ret_result, and for
- * BROKER_OPEN and BROKER_LIST a descriptor in *ret_fd (else -1). Returns false if the broker is
- * gone. */
-bool broker_receive(const struct broker *broker, int *ret_result, int *ret_fd);
+ * BROKER_OPEN and BROKER_LIST a descriptor in *ret_fd (else -1). Returns 1; 0 if there is none yet,
+ * or -1 if the broker is gone. */
+int broker_receive(const struct broker *broker, int *ret_result, int *ret_fd);

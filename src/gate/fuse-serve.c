@@ -14,10 +14,11 @@
 #include "core/alloc.h"
 #include "core/cleanup.h"
 
+/* Never waits: somebody may have a lease on the file, and give it back in a minute. */
 static int reopen(int fd, int flags) {
   char name[64];
   snprintf(name, sizeof name, "/proc/self/fd/%d", fd);
-  int opened = open(name, flags | O_CLOEXEC | O_NOCTTY);
+  int opened = open(name, flags | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
   return opened < 0 ? -errno : opened;
 }
 

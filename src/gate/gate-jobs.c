@@ -218,12 +218,13 @@ bool jobs_are_under_way(const struct gate *gate) {
 void jobs_read_broker(struct gate *gate) {
   int result;
   _cleanup_close_ int fd = -1;
-  if (!broker_receive(&gate->broker, &result, &fd)) {
+  int got = broker_receive(&gate->broker, &result, &fd);
+  if (got < 0) {
     fail_all(gate, -EIO);
     return;
   }
   struct grant_job *job = gate->jobs;
-  if (result == -EAGAIN || !job || !job->sent)
+  if (got == 0 || !job || !job->sent)
     return;
   if (result == BROKER_READY) {
     announce(gate, job);

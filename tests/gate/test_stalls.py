@@ -1,8 +1,9 @@
-"""Memory of the command that is a file which the gate serves: whoever looks at it waits for the monitor, and
-must not be the monitor. (With seccomp notify nothing is served.)"""
+"""What the gate must not wait for. Most of all memory of the command that is a file which the gate serves: whoever looks
+at it waits for the monitor, and must not be the monitor. (With seccomp notify nothing is served.)"""
 
 import contextlib
 import os
+import subprocess
 
 import pytest
 
@@ -81,3 +82,30 @@ def test_an_exec_that_closes_what_the_gate_serves(box, gate, ground):
         gates.go_on(box)
         assert it.finish(harness.TIMEOUT).stdout == "done\n" and looks > 1
     assert it.asked == [("read", f"{ground}/file")]
+
+
+# Whoever opens it waits until he gives it back, as he is asked to; or for the kernel's 45 seconds.
+LEASE = '''
+import fcntl, signal, sys, time
+signal.signal(signal.SIGIO, signal.SIG_IGN)
+held = open(sys.argv[1])
+fcntl.fcntl(held, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+print("held", flush=True)
+time.sleep(600)
+'''
+
+
+def test_a_file_that_somebody_has_a_lease_on(box, gate, ground):
+    """Allowed once it is opened for the caller. That fails, and the next question is answered as ever. The control: it
+    does not fail when the lease is gone."""
+    argv = ["/bin/cat", f"{ground}/file", f"{ground}/exact"]
+    holder = box.popen(["/usr/bin/python3", "-c", LEASE, f"{ground}/file"], stdout=subprocess.PIPE)
+    try:
+        assert holder.stdout.readline() == b"held\n"
+        with gates.Session(box, gate, argv, lambda event: gates.approve("once")) as it:
+            result = it.finish(harness.TIMEOUT)
+    finally:
+        sessions.end_group(holder)
+    assert result.stdout == "content of the exact one\n" and result.exit == 1, (result, it.asked)
+    after, _ = gates.run(box, gate, argv, lambda event: gates.approve("once"))
+    assert after.stdout == "content of the file\ncontent of the exact one\n", after
