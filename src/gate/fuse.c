@@ -429,14 +429,33 @@ static int trigger_open(struct gate *gate, int fd, struct sb_error *error) {
   return 0;
 }
 
+static void let_all_go(struct fuse_gate *fuse) {
+  while (fuse->held) {
+    gate_withdraw(fuse->gate, &fuse->held->waiting);
+    fuse_reply_err(fuse->held->request, ENOTCONN);
+    held_free(fuse->held);
+  }
+  fuse_end_stand_ins(fuse);
+  fuse_unpark(fuse, NULL);
+}
+
+/* The kernel has ended all calls: an administrator told it to, or it waits for nobody so long. What
+ * is not mounted stays closed. */
+static void has_ended(struct fuse_gate *fuse) {
+  let_all_go(fuse);
+  fuse->gate->watched_fd = -1; /* it would be ready for ever */
+}
+
 static void trigger_serve(struct gate *gate, short ready) {
   (void)ready;
   struct fuse_gate *fuse = gate->trigger_state;
   fuse_serve_stand_ins(fuse);
   for (int i = 0; i < TURN_LIMIT; i++) {
     int got = fuse_session_receive_buf(fuse->session, &fuse->buffer);
+    if (fuse_session_exited(fuse->session))
+      has_ended(fuse);
     if (got <= 0)
-      return; /* nothing left, or the session's mount is gone */
+      return; /* nothing left */
     fuse_session_process_buf(fuse->session, &fuse->buffer);
     nodes_let_go(fuse->nodes);
   }
@@ -470,13 +489,7 @@ static void trigger_close(struct gate *gate) {
   struct fuse_gate *fuse = gate->trigger_state;
   if (!fuse)
     return;
-  while (fuse->held) {
-    gate_withdraw(gate, &fuse->held->waiting);
-    fuse_reply_err(fuse->held->request, ENOTCONN);
-    held_free(fuse->held);
-  }
-  fuse_end_stand_ins(fuse);
-  fuse_unpark(fuse, NULL);
+  let_all_go(fuse);
   once_clear(&fuse->once);
   if (fuse->session)
     fuse_session_destroy(fuse->session); /* closes the device: the kernel ends all else */

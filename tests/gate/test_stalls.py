@@ -4,6 +4,7 @@ at it waits for the monitor, and must not be the monitor. (With seccomp notify n
 import contextlib
 import os
 import subprocess
+import time
 
 import pytest
 
@@ -109,3 +110,38 @@ def test_a_file_that_somebody_has_a_lease_on(box, gate, ground):
     assert result.stdout == "content of the exact one\n" and result.exit == 1, (result, it.asked)
     after, _ = gates.run(box, gate, argv, lambda event: gates.approve("once"))
     assert after.stdout == "content of the file\ncontent of the exact one\n", after
+
+
+def end_connection(pid):
+    """As an administrator can do it, or a kernel that waits for no file system longer than it was told to."""
+    with open(f"/proc/{pid}/mountinfo") as mounts:
+        number = next(line.split()[2].split(":")[1] for line in mounts if " - fuse " in line)
+    folder = "/sys/fs/fuse/connections"
+    script = f"mount -t fusectl fusectl {folder} && echo 1 >{folder}/{number}/abort"
+    ended = subprocess.run(["unshare", "-m", "sh", "-c", script], capture_output=True, text=True, check=False)
+    if ended.returncode != 0:
+        pytest.skip(f"FUSE connections cannot be ended here: {ended.stderr}")
+
+
+def used_seconds(pid):
+    with open(f"/proc/{pid}/stat") as source:
+        return sum(map(int, source.read().rpartition(")")[2].split()[11:13])) / os.sysconf("SC_CLK_TCK")
+
+
+def test_a_gate_that_the_kernel_has_ended(box, gate, ground, host_root):
+    """Nobody waits for an answer any more, and there is nothing to be done. What is mounted is as it was."""
+    if gate != "fuse":
+        pytest.skip("there is none")
+    script = f"cat {ground}/file; touch refused; while [ ! -e go ]; do sleep 0.02; done; cat {ground}/exact; cat main.c"
+    with gates.Session(box, gate, ["/bin/sh", "-c", script], lambda event: None) as it:
+        assert sessions.eventually(lambda: it.asked)
+        end_connection(sessions.processes_of(box, it.sid)[-1]["host_pid"])
+        assert sessions.eventually(lambda: os.path.exists(box.path("refused")))
+        assert sessions.eventually(lambda: it.withdrawn == ["withdrawn"]), it.withdrawn
+        before = used_seconds(it.process.pid)
+        time.sleep(1)
+        assert used_seconds(it.process.pid) - before < 0.2
+        gates.go_on(box)
+        result = it.finish()
+    with open(box.path("main.c")) as source:
+        assert result.stdout == source.read() and len(it.asked) == 1, (result, it.asked)
