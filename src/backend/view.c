@@ -24,15 +24,6 @@ bool view_is_kernel_path(const char *path) {
   return path_is_under(path, "/proc") || path_is_under(path, "/sys") || path_is_under(path, "/dev");
 }
 
-bool view_is_shown_folder(const struct plan *plan, const struct operation *operation) {
-  char *path = operation->kind == OPERATION_PRIVATE_FOLDER && strchr(operation->source, '/')
-                   ? view_private_path(plan, operation->source)
-                   : NULL;
-  bool shown = path && !view_is_kernel_path(path);
-  free(path);
-  return shown;
-}
-
 unsigned view_private_mode(const struct plan *plan, const char *source) {
   for (size_t i = 0; i < plan->operation_count; i++) {
     const struct operation *operation = &plan->operations[i];

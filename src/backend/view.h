@@ -7,9 +7,6 @@
  * it is not shown by itself (a mask). */
 char *view_private_path(const struct plan *plan, const char *source);
 
-/* Private folders below the shown ones that have to be made: mount points, run/user/UID. */
-bool view_is_shown_folder(const struct plan *plan, const struct operation *operation);
-
 /* Kernel file systems and devices, which every tool makes by itself. */
 bool view_is_kernel_path(const char *path);
 

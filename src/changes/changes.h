@@ -30,7 +30,6 @@ struct snapshot *changes_snapshot_begin(char *const *places, size_t count,
 void snapshot_free(struct snapshot *snapshot);
 
 size_t snapshot_name_count(const struct snapshot *snapshot);
-size_t snapshot_memory(const struct snapshot *snapshot);
 
 /* ---- the time of a start, comparable with the stamps of files ---- */
 

@@ -166,10 +166,6 @@ size_t snapshot_name_count(const struct snapshot *snapshot) {
   return snapshot->names;
 }
 
-size_t snapshot_memory(const struct snapshot *snapshot) {
-  return snapshot->entries.length + snapshot->folder_count * sizeof *snapshot->folders;
-}
-
 /* ---- reading it ---- */
 
 struct snapshot_cursor snapshot_open(const struct snapshot *snapshot, uint32_t folder) {

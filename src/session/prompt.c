@@ -392,10 +392,6 @@ void prompt_lend(struct prompt *prompt) {
     hide(prompt);
 }
 
-bool prompt_is_shown(const struct prompt *prompt) {
-  return prompt && prompt->shown;
-}
-
 /* ---- beginning and end ---- */
 
 /* Shown in every question of the session and nowhere else, so that a workload that draws a question

@@ -31,8 +31,6 @@ void prompt_redraw(struct prompt *prompt);
 /* We are about to stop: the question gives the terminal back and is asked anew afterwards. */
 void prompt_lend(struct prompt *prompt);
 
-bool prompt_is_shown(const struct prompt *prompt);
-
 /* Columns and lines of a terminal; 0 if it does not say. */
 unsigned prompt_width(int terminal);
 unsigned prompt_height(int terminal);
