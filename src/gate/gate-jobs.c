@@ -67,6 +67,18 @@ static void tell_waiting(struct grant_job *job, enum outcome outcome, int *fd) {
   }
 }
 
+/* It brings in what somebody, or a rule, has allowed. */
+static bool is_of_answer(const struct grant_job *job) {
+  return job->request.kind == BROKER_GRANT || job->request.kind == BROKER_OPEN ||
+         job->request.kind == BROKER_LIST;
+}
+
+/* Whoever said yes would not know why the command is told no all the same. */
+static void note_failure(const struct gate *gate, const struct grant_job *job, int result) {
+  for (const struct waiting *waiting = job->waiting; waiting; waiting = waiting->next_in_job)
+    decisions_note_failed(gate->config.decisions, &waiting->request, -result);
+}
+
 static void finish_job(struct gate *gate, struct grant_job *job, int result, int *fd) {
   bool mounted = job->request.kind == BROKER_GRANT && result == 0;
   if (mounted) {
@@ -78,6 +90,8 @@ static void finish_job(struct gate *gate, struct grant_job *job, int result, int
     gate->trigger->granted(gate, job->path, mounted);
   if (is_left_open(job, result))
     gate->config.services.held(gate->config.services.context, job->path);
+  if (result < 0 && !job->revoked && is_of_answer(job))
+    note_failure(gate, job, result);
   tell_waiting(job, result == 0 && !job->revoked ? OUTCOME_RETRY : OUTCOME_REFUSE, fd);
   job_free(job);
 }
@@ -136,8 +150,7 @@ void job_add(struct gate *gate, struct grant_job *job) {
 
 /* What was to be taken away must be; and what follows the host harms nobody. */
 static bool is_repeated(struct grant_job *job) {
-  return job->request.kind != BROKER_GRANT && job->request.kind != BROKER_OPEN &&
-         job->request.kind != BROKER_LIST && ++job->attempts < ATTEMPTS;
+  return !is_of_answer(job) && ++job->attempts < ATTEMPTS;
 }
 
 /* Was it mounted before the broker died? Nobody knows. What is there without our knowledge could

@@ -125,7 +125,7 @@ static void summarise_later(struct decisions *decisions) {
 /* What people did not decide themselves and cannot know otherwise is said aloud, once. */
 static bool is_worth_a_notice(enum denial_reason reason) {
   return reason == DENIAL_NOBODY || reason == DENIAL_AUDIT || reason == DENIAL_TIMEOUT ||
-         reason == DENIAL_READ_ONLY || reason == DENIAL_UNASKABLE;
+         reason == DENIAL_READ_ONLY || reason == DENIAL_UNASKABLE || reason == DENIAL_FAILED;
 }
 
 static void note_denial(struct decisions *decisions, const struct access_request *request,
@@ -482,6 +482,11 @@ void decisions_note_refused(struct decisions *decisions, const struct access_req
 
 void decisions_note_unaskable(struct decisions *decisions, const struct access_request *request) {
   note_refused(decisions, request, DENIAL_UNASKABLE, "cannot wait for an answer");
+}
+
+void decisions_note_failed(struct decisions *decisions, const struct access_request *request,
+                           int errnum) {
+  note_refused(decisions, request, DENIAL_FAILED, strerror(errnum));
 }
 
 /* Its program is not for us to know, either; the name is the process's own word. */

@@ -58,6 +58,10 @@ void decisions_note_refused(struct decisions *decisions, const struct access_req
 /* An access of a kind that cannot wait for an answer is refused: the same. */
 void decisions_note_unaskable(struct decisions *decisions, const struct access_request *request);
 
+/* What was allowed could not be mounted or opened, so the access is refused after all: the same. */
+void decisions_note_failed(struct decisions *decisions, const struct access_request *request,
+                           int errnum);
+
 /* A call is refused, whatever it is about, because too many wait: counted, summarised. */
 void decisions_note_flooded(struct decisions *decisions);
 

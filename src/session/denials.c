@@ -30,6 +30,7 @@ static const struct {
     [DENIAL_READ_ONLY] = {"read-only", "it is not writable"},
     [DENIAL_AUDIT] = {"audit", "the decision could not be written to the audit log"},
     [DENIAL_UNASKABLE] = {"not-askable", "such a call cannot wait for an answer"},
+    [DENIAL_FAILED] = {"failed", "it was allowed, but could not be brought into the session"},
 };
 
 const char *denial_reason_name(enum denial_reason reason) {

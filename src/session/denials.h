@@ -20,6 +20,7 @@ enum denial_reason {
   DENIAL_READ_ONLY, /* a write to what is only readable */
   DENIAL_AUDIT,     /* the decision could not be written down */
   DENIAL_UNASKABLE, /* this call cannot wait for an answer */
+  DENIAL_FAILED,    /* it was allowed, and could not be had */
 };
 const char *denial_reason_name(enum denial_reason reason);
 

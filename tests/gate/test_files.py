@@ -10,6 +10,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import threading
 import time
 
 import pytest
@@ -751,6 +752,29 @@ def test_second_names_in_a_folder_too_large_to_search(box, gate, ground):
                               lambda event: gates.approve(tree=ground))
     assert inside.stdout == "content of the file\ncontent below\n", (inside, asked)
     assert box.canary not in inside.stderr
+
+
+@pytest.mark.parametrize("scope", ["session", "once"])
+def test_what_is_allowed_but_cannot_be_brought_in_is_told(box, gate, ground, scope):
+    """Its broker dies over it. The control: another one brings in what is asked for next."""
+    if gate == "fuse" and scope == "once":
+        pytest.skip("what is allowed once is served without a broker")
+    brokers = []
+
+    def answer(event):
+        if not brokers:
+            monitor = sessions.monitor_of(box, it.sid)
+            brokers.append(sessions.eventually(lambda: gates.broker_of(monitor)))
+            os.kill(brokers[0], signal.SIGSTOP)
+            threading.Timer(1, os.kill, (brokers[0], signal.SIGKILL)).start()
+        return gates.approve(scope)
+
+    script = f"sleep 0.5; cat {ground}/file; cat {ground}/exact"
+    with gates.Session(box, gate, ["/bin/sh", "-c", script], answer) as it:
+        inside = it.finish()
+    assert inside.stdout == "content of the exact one\n", (inside, it.asked)
+    assert f"{ground}/file: it was allowed, but could not be brought into the session" in inside.stderr, inside
+    assert f"{ground}/exact:" not in inside.stderr, inside
 
 
 # ---- what an approval does not give ----
