@@ -42,6 +42,7 @@ enum { SESSION_LIMIT_WATCHED = 512, SHOWN_PATH = 400, SHOWN_NAME = 120 };
 struct watched_session {
   char *id, *folder;
   struct client_connection connection; /* fd -1: it asks nobody, or has left */
+  bool greeted;
 };
 
 struct pending {
@@ -214,11 +215,20 @@ static void print_message(struct watch *watch, size_t session, json_t *message) 
   watch->over |= cli_print(line) != 0;
 }
 
+/* A session that asks nobody has nothing for people to answer; programs get what it tells. */
+static bool is_of_use(const struct watch *watch, const json_t *reply) {
+  return watch->json || !json_is_false(json_object_get(reply, "asks"));
+}
+
 static void take_message(struct watch *watch, size_t session, json_t *message) {
   const char *event = json_string_value(json_object_get(message, "event"));
+  if (!event && !is_of_use(watch, message))
+    client_close(&watch->sessions[session].connection);
   if (!event)
     return;
-  if (watch->json)
+  if (strcmp(event, "event.hello") == 0)
+    watch->sessions[session].greeted = true;
+  else if (watch->json)
     print_message(watch, session, message);
   else if (strcmp(event, "event.withdrawn") == 0)
     settle_pending(watch, message);
@@ -233,7 +243,7 @@ static void drop_session(struct watch *watch, size_t session) {
     if (watch->pending[i].session == session)
       remove_pending(watch, i);
   }
-  if (!watch->json)
+  if (!watch->json && watch->sessions[session].greeted)
     say(watch, "%s has ended", watch->sessions[session].id);
   watch->over |= watch->only != NULL;
 }
@@ -260,56 +270,114 @@ static bool is_watched(const struct watch *watch, const char *id) {
   return false;
 }
 
-/* A session that asks nobody has nothing for people to answer; programs get what it tells. */
 static int check_asks(const struct watch *watch, const json_t *reply, struct sb_error *error) {
-  if (watch->json || !json_is_false(json_object_get(reply, "asks")))
+  if (is_of_use(watch, reply))
     return 0;
   sb_fail(error, SB_CODE_CONFLICT, 0, "the session asks nobody: it runs in static mode");
   return sb_hint(error, "start it in dynamic mode, or use --json to see what it tells");
 }
 
-/* The first answer says whether the session asks at all. */
-static int connect_session(struct watch *watch, const struct registry_entry *entry,
-                           struct sb_error *error) {
+static bool is_observer(const struct watch *watch) {
+  return invocation_has(watch->invocation, WATCH_OBSERVE);
+}
+
+static int request_watch(struct watch *watch, struct client_connection *connection,
+                         struct sb_error *error) {
+  json_t *request = json_pack("{s:s, s:b}", "cmd", "cmd.watch", "observe", is_observer(watch));
+  return client_send(connection, request, NULL, 0, error);
+}
+
+static void add_session(struct watch *watch, const struct registry_entry *entry,
+                        const struct client_connection *connection, bool greeted) {
+  ARRAY_GROW(watch->sessions, watch->session_count);
+  watch->sessions[watch->session_count++] =
+      (struct watched_session){.id = xstrdup(entry->id),
+                               .folder = xstrdup(entry->folder),
+                               .connection = *connection,
+                               .greeted = greeted};
+}
+
+/* The one that was named has to answer, and to ask. */
+static int connect_named(struct watch *watch, const struct registry_entry *entry,
+                         struct sb_error *error) {
   struct client_connection connection = {.fd = -1};
   json_t *reply = NULL;
-  bool observe = invocation_has(watch->invocation, WATCH_OBSERVE);
   int result = client_open(entry->folder, &connection, error);
   if (result == 0)
-    result =
-        client_send(&connection, json_pack("{s:s, s:b}", "cmd", "cmd.watch", "observe", observe),
-                    NULL, 0, error);
+    result = request_watch(watch, &connection, error);
   if (result == 0)
     result = client_read(&connection, &reply, error);
   if (result == 0)
     result = check_asks(watch, reply, error);
   json_decref(reply);
-  if (result < 0)
+  if (result < 0) {
     client_close(&connection);
-  ARRAY_GROW(watch->sessions, watch->session_count);
-  watch->sessions[watch->session_count++] = (struct watched_session){
-      .id = xstrdup(entry->id),
-      .folder = xstrdup(entry->folder),
-      .connection = result < 0 ? (struct client_connection){.fd = -1} : connection};
-  if (result == 0 && client_has_message(&connection))
+    return -1;
+  }
+  add_session(watch, entry, &connection, true);
+  if (client_has_message(&connection))
     read_session(watch, watch->session_count - 1);
-  return result;
+  return 0;
+}
+
+/* Any other may be stopped, and its greeting is not waited for: there are questions meanwhile. */
+static void connect_another(struct watch *watch, const struct registry_entry *entry) {
+  _cleanup_error_ struct sb_error ignored = {0}; /* gone meanwhile; if not, it is tried again */
+  struct client_connection connection = {.fd = -1};
+  if (client_begin(entry->folder, CLIENT_PATIENCE, &connection, &ignored) < 0)
+    return;
+  if (request_watch(watch, &connection, &ignored) < 0)
+    client_close(&connection);
+  else
+    add_session(watch, entry, &connection, false);
+}
+
+static bool is_listed(const struct registry *registry, const char *id) {
+  for (size_t i = 0; i < registry->count; i++) {
+    if (strcmp(registry->entries[i].id, id) == 0)
+      return true;
+  }
+  return false;
+}
+
+static void forget_session(struct watch *watch, size_t session) {
+  free(watch->sessions[session].id);
+  free(watch->sessions[session].folder);
+  watch->session_count--;
+  memmove(watch->sessions + session, watch->sessions + session + 1,
+          (watch->session_count - session) * sizeof *watch->sessions);
+  for (size_t i = 0; i < watch->pending_count; i++)
+    watch->pending[i].session -= watch->pending[i].session > session;
+}
+
+/* As long as it is listed, one that has left or asks nobody would only be met once more. */
+static void forget_ended(struct watch *watch, const struct registry *registry) {
+  for (size_t i = watch->session_count; i-- > 0;) {
+    const struct watched_session *session = &watch->sessions[i];
+    if (session->connection.fd < 0 && !(session->greeted && is_listed(registry, session->id)))
+      forget_session(watch, i);
+  }
+}
+
+static void join(struct watch *watch, const struct host_context *host) {
+  watch->joined = true;
+  if (watch->keys)
+    watch->turn = terminal_turn_open(host->state_home);
 }
 
 static int scan(struct watch *watch, struct sb_error *error) {
   _cleanup_choice_ struct session_choice choice = {0};
   if (session_choose(&choice, watch->session_count ? NULL : watch->only, error) < 0)
     return -1;
-  if (watch->keys && !watch->joined)
-    watch->turn = terminal_turn_open(choice.host.state_home);
-  watch->joined = true;
+  if (!watch->joined)
+    join(watch, &choice.host);
   if (watch->only)
-    return watch->session_count ? 0 : connect_session(watch, choice.entry, error);
+    return watch->session_count ? 0 : connect_named(watch, choice.entry, error);
+  forget_ended(watch, &choice.registry);
   for (size_t i = 0; i < choice.registry.count; i++) {
-    _cleanup_error_ struct sb_error ignored = {0}; /* static, or gone meanwhile */
     if (!is_watched(watch, choice.registry.entries[i].id) &&
         watch->session_count < SESSION_LIMIT_WATCHED)
-      (void)connect_session(watch, &choice.registry.entries[i], &ignored);
+      connect_another(watch, &choice.registry.entries[i]);
   }
   return 0;
 }

@@ -44,16 +44,29 @@ void client_set_patience(const struct client_connection *connection, unsigned mi
   setsockopt(connection->fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
 }
 
-static int open_with_patience(const char *folder, unsigned patience_ms,
-                              struct client_connection *ret_connection, struct sb_error *error) {
+int client_begin(const char *folder, unsigned patience_ms, struct client_connection *ret_connection,
+                 struct sb_error *error) {
   struct client_connection connection = {.fd = client_connect(folder)};
   if (connection.fd < 0) {
     sb_fail(error, SB_CODE_NOT_FOUND, -connection.fd, "the session does not answer");
     return sb_hint(error, "it has ended: 'sandbox ps' lists those that run");
   }
   client_set_patience(&connection, patience_ms);
+  if (check_owner(connection.fd, error) < 0) {
+    client_close(&connection);
+    return -1;
+  }
+  *ret_connection = connection;
+  return 0;
+}
+
+static int open_with_patience(const char *folder, unsigned patience_ms,
+                              struct client_connection *ret_connection, struct sb_error *error) {
+  struct client_connection connection = {.fd = -1};
   json_t *hello = NULL;
-  if (check_owner(connection.fd, error) < 0 || client_read(&connection, &hello, error) < 0) {
+  if (client_begin(folder, patience_ms, &connection, error) < 0)
+    return -1;
+  if (client_read(&connection, &hello, error) < 0) {
     client_close(&connection);
     return -1;
   }

@@ -24,6 +24,10 @@ int client_connect(const char *folder);
 #define CLIENT_WAIT_FOREVER   0
 void client_set_patience(const struct client_connection *connection, unsigned milliseconds);
 
+/* Connects without waiting for the greeting, which is the first message then. */
+int client_begin(const char *folder, unsigned patience_ms, struct client_connection *ret_connection,
+                 struct sb_error *error);
+
 /* Connects and reads the greeting; CLIENT_PATIENCE holds for it and for all that follows. */
 int client_open(const char *folder, struct client_connection *ret_connection,
                 struct sb_error *error);

@@ -1,6 +1,7 @@
 """Questions and answers without a terminal: the protocol, the verbs, the stores, the result."""
 
 import base64
+import contextlib
 import json
 import os
 import pathlib
@@ -764,6 +765,38 @@ def test_watch_stream(box, data):
         finally:
             viewer.terminate()
             viewer.communicate()
+
+
+@contextlib.contextmanager
+def watching(box, *words):
+    """A viewer that has looked around once."""
+    viewer = box.popen([box.world.command, "watch", *words], stdout=subprocess.PIPE,
+                       stdin=subprocess.DEVNULL, text=True)
+    patience = threading.Timer(harness.TIMEOUT, viewer.kill)  # what it does not say is not waited for
+    patience.start()
+    try:
+        time.sleep(0.2 * harness.SLOWNESS)
+        yield viewer
+    finally:
+        patience.cancel()
+        viewer.send_signal(signal.SIGCONT)
+        viewer.terminate()
+        viewer.communicate()
+
+
+@once
+def test_watch_does_not_wait_for_a_stopped_session(box, data):
+    """Its questions come when it goes on; those of others come meanwhile."""
+    with asking(box, ["sh", "-c", f"read x; cat {data}/a.txt"]) as stopped:
+        os.kill(stopped.process.pid, signal.SIGSTOP)
+        try:
+            with (asking(box, ["cat", f"{data}/b.txt"]) as session, watching(box) as viewer):
+                ready, _, _ = select.select([viewer.stdout], [], [], 1.5 * harness.SLOWNESS)
+                assert ready and session.sid in viewer.stdout.readline()
+                os.kill(stopped.process.pid, signal.SIGCONT)
+                assert stopped.sid in viewer.stdout.readline()
+        finally:
+            os.kill(stopped.process.pid, signal.SIGCONT)
 
 
 @once
