@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/inotify.h>
 #include <sys/signalfd.h>
 #include <termios.h>
 #include <time.h>
@@ -66,7 +67,9 @@ struct watch {
   bool json, over;
   struct terminal_turn turn; /* at this terminal: sessions of ours may write to it, too */
   bool joined;
-  int signals; /* signalfd: the terminal is put back, whoever ends us */
+  int attendance; /* says that new sessions need not do without us; -1: it is not said */
+  int news;       /* inotify: there may be a new one; -1: nobody tells us */
+  int signals;    /* signalfd: the terminal is put back, whoever ends us */
   struct termios saved;
 };
 
@@ -359,14 +362,34 @@ static void forget_ended(struct watch *watch, const struct registry *registry) {
   }
 }
 
+/* Where nobody can tell us of new sessions, they are looked for now and then. */
+static int watch_folder(const char *folder) {
+  int fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+  if (fd >= 0)
+    inotify_add_watch(fd, folder, IN_MOVED_TO | IN_ONLYDIR);
+  return fd;
+}
+
+static void read_news(const struct watch *watch) {
+  char events[4096];
+  while (watch->news >= 0 && read(watch->news, events, sizeof events) > 0)
+    ;
+}
+
 static void join(struct watch *watch, const struct host_context *host) {
   watch->joined = true;
   if (watch->keys)
     watch->turn = terminal_turn_open(host->state_home);
+  if (watch->only)
+    return;
+  if (!is_observer(watch))
+    watch->attendance = registry_attend(host);
+  watch->news = watch_folder(host->runtime_folder);
 }
 
 static int scan(struct watch *watch, struct sb_error *error) {
   _cleanup_choice_ struct session_choice choice = {0};
+  read_news(watch);
   if (session_choose(&choice, watch->session_count ? NULL : watch->only, error) < 0)
     return -1;
   if (!watch->joined)
@@ -458,16 +481,17 @@ static int take_signals(void) {
 
 static void look_once(struct watch *watch) {
   size_t count = watch->session_count;
-  struct pollfd *watched = xcalloc(count + 3, sizeof *watched);
+  struct pollfd *watched = xcalloc(count + 4, sizeof *watched);
   for (size_t i = 0; i < count; i++)
     watched[i] = (struct pollfd){.fd = watch->sessions[i].connection.fd, .events = POLLIN};
   watched[count] = (struct pollfd){.fd = watch->keys ? STDIN_FILENO : -1, .events = POLLIN};
   watched[count + 1] = (struct pollfd){.fd = watch->signals, .events = POLLIN};
   /* Whoever read what we say is gone, as with '| head': sessions must not wait for us any more. */
   watched[count + 2] = (struct pollfd){.fd = STDOUT_FILENO};
+  watched[count + 3] = (struct pollfd){.fd = watch->news, .events = POLLIN};
   bool waits =
       watch->keys && watch->pending_count > 0 && !is_shown(watch, watch->pending[0].question);
-  if (poll(watched, count + 3, waits ? TURN_MS : RESCAN_MS) > 0) {
+  if (poll(watched, count + 4, waits ? TURN_MS : RESCAN_MS) > 0) {
     for (size_t i = 0; i < count; i++) {
       if (watched[i].revents)
         read_session(watch, i);
@@ -483,6 +507,11 @@ static void watch_clear(struct watch *watch) {
   if (watch->keys)
     tcsetattr(STDIN_FILENO, TCSADRAIN, &watch->saved);
   terminal_turn_close(&watch->turn);
+  const int fds[] = {watch->attendance, watch->news};
+  for (size_t i = 0; i < ARRAY_SIZE(fds); i++) {
+    if (fds[i] >= 0)
+      close(fds[i]);
+  }
   while (watch->pending_count > 0)
     remove_pending(watch, 0);
   for (size_t i = 0; i < watch->session_count; i++) {
@@ -502,6 +531,8 @@ static int watch_main(const struct invocation *invocation) {
       .json = invocation_has(invocation, WATCH_JSON),
       .signals = take_signals(),
       .turn = TERMINAL_TURN_ALONE,
+      .attendance = -1,
+      .news = -1,
   };
   set_raw(&watch);
   int result = scan(&watch, &error);

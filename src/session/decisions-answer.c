@@ -14,19 +14,24 @@
 
 /* ---- supervisors ---- */
 
+/* Who was expected has come: what waits has all of its time. */
+static void end_expecting(struct decisions *decisions) {
+  decisions->in_vain = false;
+  for (size_t i = 0; i < decisions->count; i++) {
+    struct question *question = decisions->questions[i];
+    if (question->early)
+      question->deadline_ns = decisions_deadline(decisions, question);
+    question->early = false;
+  }
+}
+
 void decisions_add_supervisor(struct decisions *decisions, struct supervisor *supervisor) {
   ARRAY_GROW(decisions->supervisors, decisions->supervisor_count);
   decisions->supervisors[decisions->supervisor_count++] = supervisor;
+  if (!supervisor->observes)
+    end_expecting(decisions);
   for (size_t i = 0; supervisor->asked && i < decisions->count; i++)
     supervisor->asked(supervisor->context, decisions->questions[i]);
-}
-
-static bool is_answered_by_somebody(const struct decisions *decisions) {
-  for (size_t i = 0; i < decisions->supervisor_count; i++) {
-    if (!decisions->supervisors[i]->observes)
-      return true;
-  }
-  return decisions->config.waits;
 }
 
 void decisions_remove_supervisor(struct decisions *decisions, struct supervisor *supervisor) {
@@ -36,7 +41,7 @@ void decisions_remove_supervisor(struct decisions *decisions, struct supervisor 
     decisions->supervisors[i] = decisions->supervisors[--decisions->supervisor_count];
     break;
   }
-  if (!is_answered_by_somebody(decisions))
+  if (!decisions_are_attended(decisions))
     decisions_deny_all(decisions, DENIAL_CLOSED, "closed");
 }
 

@@ -34,6 +34,7 @@ struct decisions {
   size_t supervisor_count;
   uint64_t last_ticket;
   bool deny_rest;
+  bool in_vain; /* nobody came who was expected: not waited for again */
   struct bucket asking, auditing, noticing;
   uint64_t flooded, unaudited, unnoticed; /* not yet summarised */
   uint64_t summary_ns;                    /* when they are; 0: nothing to say */
@@ -53,6 +54,12 @@ struct outcome outcome_denied(enum denial_reason reason, const char *by);
 struct outcome decisions_judge(struct decisions *decisions, const struct access_request *request);
 
 uint64_t decisions_now(const struct decisions *decisions);
+
+/* Is somebody there who can be asked, or do questions wait even without? */
+bool decisions_are_attended(const struct decisions *decisions);
+
+/* When a question that somebody has seen is over. */
+uint64_t decisions_deadline(const struct decisions *decisions, const struct question *question);
 
 /* Writes the audit line and tells observers. Steals fields. */
 int decisions_record(struct decisions *decisions, const char *event, json_t *fields,

@@ -22,6 +22,8 @@ enum { ASK_BURST = 32, PENDING_LIMIT = 64 };
 /* Denials that need nobody's answer, in the log and on stderr, before they are only counted. */
 enum { AUDIT_BURST = 200, AUDIT_PER_SECOND = 20, NOTICE_BURST = 20, NOTICE_PER_SECOND = 1 };
 #define SUMMARY_NS (2ull * 1000 * 1000 * 1000)
+/* How long who watches all sessions has to find one that has just begun. */
+#define ARRIVAL_NS (3ull * 1000 * 1000 * 1000)
 
 static uint64_t real_clock(void) {
   struct timespec now;
@@ -211,16 +213,22 @@ static void answer_at_once(struct decisions *decisions, const struct access_requ
 
 /* ---- asking ---- */
 
-static bool has_answering_supervisor(const struct decisions *decisions) {
+bool decisions_are_attended(const struct decisions *decisions) {
   for (size_t i = 0; i < decisions->supervisor_count; i++) {
     if (!decisions->supervisors[i]->observes)
       return true;
   }
-  return false;
+  return decisions->config.waits;
+}
+
+static bool may_be_attended(const struct decisions *decisions) {
+  const struct decision_services *services = &decisions->config.services;
+  return decisions_are_attended(decisions) ||
+         (services->expects && !decisions->in_vain && services->expects(services->context));
 }
 
 bool decisions_may_allow_hosts(const struct decisions *decisions) {
-  if (decisions->config.waits || decisions->config.learns || has_answering_supervisor(decisions))
+  if (decisions->config.learns || may_be_attended(decisions))
     return true;
   for (size_t i = 0; i < decisions->approvals.count; i++) {
     if (decisions->approvals.items[i].subject == SUBJECT_NETWORK)
@@ -259,7 +267,7 @@ void decisions_note_flooded(struct decisions *decisions) {
 static struct outcome refuse_question(struct decisions *decisions) {
   if (decisions->deny_rest)
     return outcome_denied(DENIAL_REST, "session");
-  if (!decisions->config.waits && !has_answering_supervisor(decisions))
+  if (!may_be_attended(decisions))
     return outcome_denied(DENIAL_NOBODY, "nobody");
   if (decisions->count < PENDING_LIMIT && bucket_take(&decisions->asking, decisions_now(decisions)))
     return (struct outcome){.answer = ANSWER_PENDING};
@@ -276,11 +284,16 @@ static struct question *find_same(const struct decisions *decisions,
   return NULL;
 }
 
+uint64_t decisions_deadline(const struct decisions *decisions, const struct question *question) {
+  return question->asked_ns +
+         (uint64_t)decisions->config.policy->prompt_timeout_seconds * 1000000000ull;
+}
+
 static void put_question(struct decisions *decisions, struct question *question) {
-  uint64_t now = decisions_now(decisions);
-  question->asked_ns = now;
+  question->asked_ns = decisions_now(decisions);
+  question->early = !decisions_are_attended(decisions);
   question->deadline_ns =
-      now + (uint64_t)decisions->config.policy->prompt_timeout_seconds * 1000000000ull;
+      question->early ? question->asked_ns + ARRIVAL_NS : decisions_deadline(decisions, question);
   ARRAY_GROW(decisions->questions, decisions->count);
   decisions->questions[decisions->count++] = question;
   decisions->counts.asked++;
@@ -520,7 +533,9 @@ void decisions_tick(struct decisions *decisions) {
       continue;
     }
     _cleanup_error_ struct sb_error ignored = {0};
-    struct outcome outcome = outcome_denied(DENIAL_TIMEOUT, "timeout");
+    struct outcome outcome = question->early ? outcome_denied(DENIAL_NOBODY, "nobody")
+                                             : outcome_denied(DENIAL_TIMEOUT, "timeout");
+    decisions->in_vain |= question->early;
     (void)decisions_settle(decisions, question, &outcome, &ignored);
     i = 0;
   }

@@ -84,6 +84,8 @@ struct decision_services {
   bool (*revoke)(void *context, const char *path);
   /* One sentence for whoever reads stderr. */
   void (*notice)(void *context, const char *sentence);
+  /* Is somebody about to come who can be asked? Called while nobody is there. */
+  bool (*expects)(void *context);
   uint64_t (*clock)(void *context); /* monotonic nanoseconds */
   void *context;
 };

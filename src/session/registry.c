@@ -215,6 +215,31 @@ void registry_clear(struct registry *registry) {
   *registry = (struct registry){0};
 }
 
+/* ---- who watches them all ---- */
+
+/* A lock of the open file: it ends with whoever holds it. To look does not take it, so nobody can
+ * be mistaken for one who watches. */
+static int open_attendance(const struct host_context *host, int flags) {
+  _cleanup_free_ char *path = path_join(host->runtime_folder, "watch.lock");
+  return open(path, flags | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
+}
+
+int registry_attend(const struct host_context *host) {
+  struct flock all = {.l_type = F_RDLCK, .l_whence = SEEK_SET};
+  if (file_private_folder(host->runtime_folder) < 0)
+    return -1;
+  _cleanup_close_ int fd = open_attendance(host, O_RDWR | O_CREAT);
+  return fd < 0 || fcntl(fd, F_OFD_SETLK, &all) < 0 ? -1 : steal_fd(&fd);
+}
+
+bool registry_is_attended(const struct host_context *host) {
+  struct flock all = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+  _cleanup_close_ int fd = open_attendance(host, O_RDONLY);
+  return fd >= 0 && fcntl(fd, F_OFD_GETLK, &all) == 0 && all.l_type != F_UNLCK;
+}
+
+/* ---- finding one ---- */
+
 static void list_ids(const struct registry *registry, const char *prefix, struct text *ret_list) {
   for (size_t i = 0; i < registry->count; i++) {
     if (strncmp(registry->entries[i].id, prefix, strlen(prefix)) == 0)

@@ -53,6 +53,11 @@ void registry_load(const struct host_context *host, struct registry *ret_registr
 void registry_clear(struct registry *registry);
 #define _cleanup_registry_ __attribute__((cleanup(registry_clear)))
 
+/* Says that somebody watches all sessions, also those to come, until the descriptor is closed.
+ * Fails with -1: then nobody can know. */
+int registry_attend(const struct host_context *host);
+bool registry_is_attended(const struct host_context *host);
+
 /* The one session whose id starts with the prefix; unknown and ambiguous ones are errors that list
  * what there is. Points into the registry. */
 int registry_find(const struct registry *registry, const char *prefix,

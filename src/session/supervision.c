@@ -10,6 +10,7 @@
 #include "policy/grants.h"
 #include "session/events.h"
 #include "session/monitor.h"
+#include "session/registry.h"
 #include "session/revoking.h"
 #include "session/watchers.h"
 
@@ -51,6 +52,11 @@ static void notice(void *context, const char *sentence) {
   execs_warn(&monitor->execs, sentence);
 }
 
+static bool expects(void *context) {
+  const struct monitor *monitor = context;
+  return registry_is_attended(monitor->request->host);
+}
+
 int supervision_start(struct monitor *monitor, struct sb_error *error) {
   (void)error;
   const struct session_request *request = monitor->request;
@@ -68,6 +74,7 @@ int supervision_start(struct monitor *monitor, struct sb_error *error) {
                    .unstore = unstore,
                    .revoke = take_back,
                    .notice = notice,
+                   .expects = expects,
                    .context = monitor},
   };
   monitor->supervision.decisions = decisions_new(&config);

@@ -2,6 +2,7 @@
 
 import base64
 import contextlib
+import fcntl
 import json
 import os
 import pathlib
@@ -772,16 +773,44 @@ def watching(box, *words):
     """A viewer that has looked around once."""
     viewer = box.popen([box.world.command, "watch", *words], stdout=subprocess.PIPE,
                        stdin=subprocess.DEVNULL, text=True)
+    lock = os.path.join(box.identity.runtime, "sandbox", "watch.lock")
     patience = threading.Timer(harness.TIMEOUT, viewer.kill)  # what it does not say is not waited for
     patience.start()
     try:
-        time.sleep(0.2 * harness.SLOWNESS)
+        eventually(lambda: os.path.exists(lock), 0.5)  # as a rule: who observes makes none
+        time.sleep(0.1 * harness.SLOWNESS)
         yield viewer
     finally:
         patience.cancel()
         viewer.send_signal(signal.SIGCONT)
         viewer.terminate()
         viewer.communicate()
+
+
+def test_watch_is_asked_by_who_has_just_begun(box, data):
+    """A session that asks with its first breath, before any program could have found it. The control:
+    an observer is not waited for."""
+    with watching(box, "--observe"):
+        assert run(box, ["cat", f"{data}/a.txt"]).exit == 1
+    with watching(box, "--json") as viewer:
+        for _ in range(3):
+            with asking(box, ["cat", f"{data}/a.txt"], supervised=False) as session:
+                asked = next((message for message in map(json.loads, viewer.stdout)
+                              if message["event"] == "event.fs_request"), None)
+                assert asked and asked["sid"] == session.sid and asked["seconds_left"] > 50, asked
+                assert sandbox(box, "approve", session.sid, asked["id"]).exit == 0
+                assert session.result()[:2] == (0, "content of a\n")
+    assert run(box, ["cat", f"{data}/a.txt"]).exit == 1, "nobody is there any more"
+
+
+@once
+def test_watch_that_is_stopped_holds_a_session_up_once(box, data):
+    with watching(box, "--json") as viewer:
+        viewer.send_signal(signal.SIGSTOP)
+        start = time.monotonic()
+        result = run(box, ["cat", f"{data}/a.txt", f"{data}/b.txt"])
+        assert result.exit == 1 and result.stderr.count("nobody is there to be asked") == 2, result
+        assert 2.5 < time.monotonic() - start < 5.5 * harness.SLOWNESS
 
 
 @once
@@ -797,6 +826,47 @@ def test_watch_does_not_wait_for_a_stopped_session(box, data):
                 assert stopped.sid in viewer.stdout.readline()
         finally:
             os.kill(stopped.process.pid, signal.SIGCONT)
+
+
+@contextlib.contextmanager
+def pretended(folder, name):
+    """A session as the registry knows them that greets, says that it asks, and ends."""
+    made = f"{folder}/not-yet-{name}"
+    os.mkdir(made, 0o700)
+    with open(f"{made}/state.json", "w") as state, socket.socket(socket.AF_UNIX) as listener:
+        fcntl.flock(state, fcntl.LOCK_EX)
+        state.write(json.dumps({"version": 1, "sid": name, "started": 1.0}))
+        state.flush()
+        listener.bind(f"{made}/control.sock")
+        listener.listen()
+        listener.settimeout(harness.TIMEOUT)
+        os.rename(made, f"{folder}/{name}")
+        try:
+            yield listener
+        finally:
+            for file in ("control.sock", "state.json"):
+                os.unlink(f"{folder}/{name}/{file}")
+            os.rmdir(f"{folder}/{name}")
+
+
+@pytest.mark.parametrize("identity", ["root"], indirect=True)
+def test_watch_outlives_many_sessions(box, data):
+    """More of them, one after the other, than it watches at a time."""
+    with watching(box) as viewer:
+        folder = os.path.join(box.identity.runtime, "sandbox")
+        box.identity.folder(folder)
+        for number in range(0, 600, 100):
+            with contextlib.ExitStack() as stack:
+                listeners = [stack.enter_context(pretended(folder, f"z{number + i:07}"))
+                             for i in range(100)]
+                for listener in listeners:
+                    client = stack.enter_context(listener.accept()[0])
+                    client.sendall(b'{"event":"event.hello","version":1}\n{"ok":true,"asks":true}\n')
+                    client.recv(4096)
+            for _ in listeners:
+                assert "has ended" in viewer.stdout.readline()
+        with asking(box, ["cat", f"{data}/a.txt"]) as session:
+            assert session.sid in viewer.stdout.readline()
 
 
 @once

@@ -67,6 +67,10 @@ static void notice(void *context, const char *sentence) {
   strv_add(&((struct ground *)context)->notices, sentence);
 }
 
+static bool expects(void *context) {
+  return ((struct ground *)context)->expected;
+}
+
 static uint64_t clock_now(void *context) {
   return ((struct ground *)context)->now;
 }
@@ -122,7 +126,7 @@ struct ground *lay(const char *yaml, bool waits) {
       .session_id = "abcdefgh",
       .waits = waits,
       .learns = learning,
-      .services = {record, store, unstore, take_away, notice, clock_now, ground},
+      .services = {record, store, unstore, take_away, notice, expects, clock_now, ground},
   };
   ground->decisions = decisions_new(&config);
   ground->person = (struct supervisor){.asked = on_asked, .settled = on_settled, .context = ground};

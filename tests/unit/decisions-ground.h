@@ -28,7 +28,8 @@ struct ground {
   bool audit_fails, store_fails, unstore_fails;
   const char *audit_fails_for; /* only lines of this event */
   struct strv notices, stored, unstored, revoked, settled;
-  bool granted; /* what the gate says to a revocation */
+  bool expected; /* is somebody who can be asked */
+  bool granted;  /* what the gate says to a revocation */
   /* What the trigger was told. */
   struct answered answers[128]; /* by ticket; the trees are copies */
   size_t answer_count;

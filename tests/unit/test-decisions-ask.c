@@ -133,6 +133,39 @@ static void test_timeout_denies_once(void **state) {
   ask_file(ground, "/data/a", WANT_READ); /* no rule was made of it */
 }
 
+static void test_somebody_is_expected_and_comes(void **state) {
+  (void)state;
+  _ground_ struct ground *ground = lay(NULL, false);
+  assert_int_equal(answer_at_once(ground, "/data/b", WANT_READ), ANSWER_DENY); /* the control */
+  assert_false(decisions_may_allow_hosts(ground->decisions));
+  ground->expected = true;
+  assert_true(decisions_may_allow_hosts(ground->decisions));
+  uint64_t ticket = ask_file(ground, "/data/a", WANT_READ);
+  ground->now += SECOND;
+  decisions_add_supervisor(ground->decisions, &ground->person);
+  ground->person_is_there = true;
+  assert_int_equal(ground->asked_count, 1);
+  assert_int_equal(decisions_next_tick(ground->decisions), ground->now + 59 * SECOND);
+  assert_int_equal(reply_with(ground, true, SCOPE_SESSION, NULL), 0);
+  assert_int_equal(ground->answers[ticket].answer, ANSWER_ALLOW);
+}
+
+/* Denied for that, and once is enough: a program that is stopped does not slow down every access.
+ */
+static void test_somebody_is_expected_in_vain(void **state) {
+  (void)state;
+  _ground_ struct ground *ground = lay(NULL, false);
+  ground->expected = true;
+  uint64_t ticket = ask_file(ground, "/data/a", WANT_READ);
+  ground->now += 3 * SECOND;
+  decisions_tick(ground->decisions);
+  assert_int_equal(ground->answers[ticket].answer, ANSWER_DENY);
+  assert_string_equal(field(last_record(ground), "reason"), "not-interactive");
+  assert_int_equal(ground->notices.count, 1);
+  assert_int_equal(answer_at_once(ground, "/data/b", WANT_READ), ANSWER_DENY);
+  assert_false(decisions_may_allow_hosts(ground->decisions));
+}
+
 static void test_nobody_is_there(void **state) {
   (void)state;
   _ground_ struct ground *ground = lay(NULL, false);
@@ -292,6 +325,8 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_withdrawing),
     cmocka_unit_test(test_network),
     cmocka_unit_test(test_timeout_denies_once),
+    cmocka_unit_test(test_somebody_is_expected_and_comes),
+    cmocka_unit_test(test_somebody_is_expected_in_vain),
     cmocka_unit_test(test_nobody_is_there),
     cmocka_unit_test(test_nobody_is_there_for_very_many),
     cmocka_unit_test(test_observer_is_nobody),
