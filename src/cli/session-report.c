@@ -4,6 +4,7 @@
 #include "cli/overlays.h"
 #include "core/cleanup.h"
 #include "core/escape.h"
+#include "core/json.h"
 #include "core/text.h"
 #include "session/reports.h"
 
@@ -34,12 +35,13 @@ static void append_denied(struct text *text, const json_t *denied) {
     const char *keys[] = {"access", "path", "host", "reason"};
     for (size_t key = 0; key < ARRAY_SIZE(keys); key++) {
       const char *word = json_string_value(json_object_get(item, keys[key]));
-      _cleanup_free_ char *shown = escape_string(word ? word : "");
+      _cleanup_free_ char *path = json_get_path(item, keys[key]);
+      _cleanup_free_ char *shown = escape_name(path ? path : word ? word : "");
       text_appendf(text, key == 3 ? " (%s)" : word ? " %s" : "%s", shown);
     }
+    /* Quoted for a shell, so in plain letters: escaped once more it would be another name. */
     const char *flag = json_string_value(json_object_get(item, "flag"));
-    _cleanup_free_ char *shown = escape_string(flag ? flag : "");
-    text_appendf(text, "%s%s\n", flag ? "; to allow it: sandbox run " : "", shown);
+    text_appendf(text, "%s%s\n", flag ? "; to allow it: sandbox run " : "", flag ? flag : "");
   }
 }
 

@@ -346,11 +346,12 @@ static char *why_granted(const struct grant *grant) {
  * link in its place, and that was not approved. */
 static void ignore_link(struct policy *policy, const struct grant *grant,
                         const struct origin *origin) {
-  _cleanup_free_ char *shown = escape_string(grant->path), *file = escape_string(origin->file);
+  _cleanup_free_ char *shown = escape_name(grant->path), *file = escape_string(origin->file);
+  _cleanup_free_ char *word = escape_shell_word(grant->path);
   strv_addf(&policy->ignored,
             "%s:%u: %s leads elsewhere through a link since it was approved; to approve it again, "
             "run: sandbox policy revoke %s",
-            file, origin->line, shown, shown);
+            file, origin->line, shown, word);
 }
 
 static int apply_path(struct policy *policy, const struct policy_context *context,

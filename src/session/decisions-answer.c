@@ -183,8 +183,8 @@ static void take_back_kept(struct decisions *decisions, enum grant_scope scope,
   if (services->unstore &&
       services->unstore(services->context, scope, name, &removed, &failure) == 0)
     return;
-  _cleanup_free_ char *shown = escape_string(name);
-  sb_hint(error, "it was stored already; to remove that: sandbox policy revoke %s", shown);
+  _cleanup_free_ char *word = escape_shell_word(name);
+  sb_hint(error, "it was stored already; to remove that: sandbox policy revoke %s", word);
   if (services->notice)
     services->notice(services->context, error->hint);
 }

@@ -238,11 +238,11 @@ static void grow_new(struct upkeep *upkeep, struct plan *plan) {
 static void warn_denied(struct monitor *monitor, const struct denied_name *denied,
                         const struct sb_error *error) {
   _cleanup_free_ char *place = escape_string(denied->place ? denied->place : denied->path);
-  _cleanup_free_ char *path = escape_string(denied->path);
+  _cleanup_free_ char *path = escape_string(denied->path), *word = escape_shell_word(denied->path);
   _cleanup_free_ char *sentence =
       xasprintf("'%s' is not allowed as a whole, since '%s' was denied and could not be kept so: "
                 "%s; to take that back: sandbox policy revoke %s",
-                place, path, error->message, path);
+                place, path, error->message, word);
   monitor_warn(monitor, sentence);
 }
 

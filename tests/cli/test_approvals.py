@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 import pathlib
+import re
 import select
 import shlex
 import signal
@@ -93,11 +94,14 @@ def test_the_words_that_allow_it_are_exact(box, data, name):
     shown on stderr, in the result and by explain. The control: another name is still denied."""
     path = box.identity.file(f"{data}/{name}", "content of it\n")
     argv = ["cat", path, f"{data}/a.txt"]
-    result = run(box, argv[:2], ["--json"])
-    denied, = json.loads(result.stdout)["denials"]
+    result = run(box, argv[:2], ["--json", "--report"])
+    answered = json.loads(result.stdout)
+    denied, = answered["denials"]
     assert denied["policy"] in result.stderr and denied["flag"] in result.stderr, result
     explained = sandbox(box, "policy", "explain", path).stdout
     assert denied["policy"] in explained and denied["flag"] in explained, explained
+    reported = sandbox(box, "report", answered["sid"]).stdout
+    assert f"to allow it: sandbox run {denied['flag']}\n" in reported, reported
     by_flag = box.plain(["bash", "-c", f"{shlex.quote(box.world.command)} run {denied['flag']} -- "
                          + shlex.join(argv)])
     assert by_flag.stdout == "content of it\n" and by_flag.exit == 1, by_flag
@@ -520,6 +524,21 @@ def test_export_says_that_answers_become_rules(box, data):
                       f"  - {{decision: allow, path: '{data}', access: read}}\n")
     result = sandbox(box, "policy", "export")
     assert result.exit == 0 and data in result.stdout and "called like secrets" in result.stderr, result
+
+
+@once
+@pytest.mark.parametrize("name", ODD_NAMES)
+def test_the_words_that_revoke_are_exact(box, data, name):
+    """Of what was approved and leads elsewhere by now."""
+    path = f"{data}/{name}"
+    os.symlink("a.txt", path)
+    box.identity.file(box.home(".config/sandbox/grants.yaml"), "version: 1\ngrants:\n"
+                      "  - {decision: allow, access: read, path_b64: "
+                      f"{base64.b64encode(os.fsencode(path)).decode()}}}\n")
+    said = run(box, ["true"]).stderr
+    words = re.search("run: sandbox (policy revoke .*)", said)[1]
+    revoked = box.plain(["bash", "-c", f"{shlex.quote(box.world.command)} {words}"])
+    assert revoked.exit == 0 and run(box, ["true"]).stderr == "", (said, revoked)
 
 
 @once
