@@ -10,6 +10,7 @@
 #include "audit/filter.h"
 #include "cli/policy.h"
 #include "cli/run-options.h"
+#include "cli/session.h"
 #include "core/alloc.h"
 #include "core/cleanup.h"
 #include "core/escape.h"
@@ -207,18 +208,18 @@ static int write_output(const char *file, const char *yaml, struct sb_error *err
   return sb_fail(error, SB_CODE_SYSTEM, -result, "--output '%s'", shown);
 }
 
-static int deliver(const struct invocation *invocation, const struct policy_context *context,
+static int deliver(const struct invocation *invocation, const struct host_context *host,
                    const char *yaml, struct sb_error *error) {
   const char *output = invocation_value(invocation, LEARN_OUTPUT);
   if (output && write_output(output, yaml, error) < 0)
     return -1;
   /* Standard output belongs to the command. */
   if (!output)
-    (void)file_write_all(STDERR_FILENO, yaml, strlen(yaml));
+    session_say_last(host->state_home, yaml);
   if (!invocation_has(invocation, LEARN_WRITE))
     return 0;
   return policy_merge_text(
-      context,
+      &host->policy,
       &(struct policy_merge){.source = "the proposal",
                              .text = yaml,
                              .length = strlen(yaml),
@@ -259,7 +260,7 @@ static int run_learn(const struct invocation *invocation) {
     return code; /* it did not start, and has said why */
   if (audit_read(home, lesson.session, take_decision, &lesson, &error) < 0 ||
       propose(invocation, &host.policy, &lesson, &yaml, &error) < 0 ||
-      deliver(invocation, &host.policy, yaml, &error) < 0)
+      deliver(invocation, &host, yaml, &error) < 0)
     return cli_report(&error);
   return code;
 }

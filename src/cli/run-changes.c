@@ -1,12 +1,11 @@
 /* Changes at the end of `sandbox run`; see run-changes.h. */
 #include "cli/run-changes.h"
 
-#include <stdio.h>
-#include <string.h>
 #include <sys/stat.h>
 
+#include "cli/session.h"
+#include "core/alloc.h"
 #include "core/cleanup.h"
-#include "core/file.h"
 #include "core/text.h"
 #include "overlay/layer.h"
 #include "overlay/store.h"
@@ -66,11 +65,13 @@ static void finish_overlay(const struct run_ending *ending, struct changes *chan
     return;
   }
   overlay_settle(overlay.folder);
-  if (!ending->quiet)
-    fprintf(stderr,
-            "sandbox: %zu change%s kept in an overlay: sandbox diff %s, sandbox apply %s or "
-            "sandbox discard %s\n",
-            count, count == 1 ? " is" : "s are", overlay.id, overlay.id, overlay.id);
+  if (ending->quiet)
+    return;
+  _cleanup_free_ char *line =
+      xasprintf("sandbox: %zu change%s kept in an overlay: sandbox diff %s, sandbox apply %s or "
+                "sandbox discard %s\n",
+                count, count == 1 ? " is" : "s are", overlay.id, overlay.id, overlay.id);
+  session_say_last(ending->host->state_home, line);
 }
 
 static void save_report(const struct run_ending *ending, const struct changes *changes) {
@@ -87,11 +88,12 @@ static void save_report(const struct run_ending *ending, const struct changes *c
   json_decref(json);
 }
 
-static void print_summary(const struct changes *changes, const char *session_id) {
+static void print_summary(const struct run_ending *ending, const struct changes *changes) {
   _cleanup_free_ char *body = changes_to_text(changes, SUMMARY_LINES);
   _cleanup_text_ struct text text = {0};
-  text_appendf(&text, "sandbox: session %s: %s", session_id, *body ? body : "nothing changed\n");
-  (void)file_write_all(2, text_string(&text), text.length);
+  text_appendf(&text, "sandbox: session %s: %s", ending->session_id,
+               *body ? body : "nothing changed\n");
+  session_say_last(ending->host->state_home, text_string(&text));
 }
 
 void run_finish_changes(const struct run_ending *ending) {
@@ -103,5 +105,5 @@ void run_finish_changes(const struct run_ending *ending) {
   if (ending->wants_report || changes->count > 0)
     save_report(ending, changes);
   if (ending->wants_report && !ending->quiet)
-    print_summary(changes, ending->session_id);
+    print_summary(ending, changes);
 }

@@ -1,8 +1,15 @@
 /* What the verbs about running sessions share; see session.h. */
 #include "cli/session.h"
 
+#include <poll.h>
+#include <string.h>
+#include <unistd.h>
+
 #include "core/alloc.h"
 #include "session/placeholders.h"
+#include "session/terminal-turn.h"
+
+#define TURN_MS 50
 
 int session_choose(struct session_choice *ret_choice, const char *prefix, struct sb_error *error) {
   struct session_choice choice = {0};
@@ -21,6 +28,16 @@ int session_choose(struct session_choice *ret_choice, const char *prefix, struct
 void session_choice_clear(struct session_choice *choice) {
   registry_clear(&choice->registry);
   host_context_clear(&choice->host);
+}
+
+/* The names in it are the command's choice: a question could be pushed off the screen by them. */
+void session_say_last(const char *state_home, const char *text) {
+  struct terminal_turn turn =
+      isatty(STDERR_FILENO) ? terminal_turn_open(state_home) : TERMINAL_TURN_ALONE;
+  while (!terminal_turn_share(&turn))
+    poll(NULL, 0, TURN_MS);
+  (void)file_write_all(STDERR_FILENO, text, strlen(text));
+  terminal_turn_close(&turn);
 }
 
 char *show_age(double seconds) {

@@ -18,6 +18,10 @@ int session_choose(struct session_choice *ret_choice, const char *prefix, struct
 void session_choice_clear(struct session_choice *choice);
 #define _cleanup_choice_ __attribute__((cleanup(session_choice_clear)))
 
+/* What there is to say about a session after its end, on standard error: not before the question of
+ * another one at this terminal is answered. */
+void session_say_last(const char *state_home, const char *text);
+
 /* "3s", "12m", "2h", "5d". New string. */
 char *show_age(double seconds);
 

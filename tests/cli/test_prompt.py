@@ -486,6 +486,24 @@ def test_the_end_of_another_session_cannot_paint_over_a_question(outer, box, dat
     assert b"FAKE" in outer.before and f"may not write to {data}/new".encode() in outer.before  # the control
 
 
+@pytest.mark.parametrize("verb", ["run --report", "learn"])
+def test_reports_of_another_session_wait_for_the_answer(outer, box, data, verb):  # noqa: F811
+    """They name files as the command likes."""
+    name = "FA''KE" if verb == "learn" else "FA''KE.sh"
+    read = f"cat {data}/{name}" if verb == "learn" else f"touch {name}"
+    box.identity.file(f"{data}/FAKE", "")
+    other = f"{shlex.quote(box.world.command)} {verb} -- sh -c"
+    outer.sendline(f"({other} 'until test -e go; do sleep 0.05; done; {read}' </dev/null & "
+                   f"{shlex.join(dynamic.wrap(box, ['cat', data + '/a.txt']))}; wait; echo all''over)")
+    see_question(outer, f"{data}/a.txt")
+    box.identity.file(box.path("go"), "")
+    with pytest.raises(pexpect.TIMEOUT):
+        outer.expect("FAKE", timeout=2)
+    press(outer, "s")
+    outer.see("allover")
+    assert b"content of a" in outer.before and b"FAKE" in outer.before  # the control
+
+
 def test_a_question_outlives_the_end_of_another_session(outer, box, data):  # noqa: F811
     """Which puts the terminal's settings back: then no key would come before the end of a line."""
     side_by_side(outer, box, "sleep 1.5", f"sleep 0.5; cat {data}/a.txt")
