@@ -34,7 +34,7 @@ static bool is_below(const char *path, const char *folder) {
 }
 
 /* What an answer that was kept allows to write to is mounted when it is first used, also in a
- * folder that may only be read. */
+ * folder that may only be read; so is a cache in a folder of tools. */
 static bool has_writable_below(const struct policy *policy, const char *path) {
   for (size_t i = 0; i < policy->rule_count; i++) {
     const struct rule *rule = &policy->rules[i];
@@ -49,7 +49,7 @@ static bool has_mount_below(const struct gate *gate, const char *path) {
     if (is_below(*mount, path) && !may_be_covered(gate, *mount))
       return true;
   }
-  return has_writable_below(gate->config.policy, path);
+  return has_writable_below(gate->config.policy, path) || touched_has_writable_below(gate, path);
 }
 
 /* Would a mount there be met? Not if it covers native mounts, or the folder that the call starts

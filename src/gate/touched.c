@@ -58,3 +58,14 @@ void touched_resolve(struct gate *gate) {
   }
   gate->touched_known = true;
 }
+
+bool touched_has_writable_below(const struct gate *gate, const char *path) {
+  const struct strv *lists[] = {&gate->config.plan->touched_write, &gate->touched[WRITABLE]};
+  for (size_t i = 0; i < ARRAY_SIZE(lists); i++) {
+    STRV_FOREACH (name, lists[i]) {
+      if (path_is_under(*name, path) && strcmp(*name, path) != 0)
+        return true;
+    }
+  }
+  return false;
+}

@@ -122,6 +122,10 @@ bool gate_is_touchable(struct gate *gate, const char *path);
 /* May this be written to without a question? */
 bool gate_is_writable(struct gate *gate, const char *path);
 
+/* May something below it be written to without a question, that is there or is made later? Then
+ * it is itself never mounted: its parts are. */
+bool touched_has_writable_below(const struct gate *gate, const char *path);
+
 /* Repeats a folder of the host (or a link with this text) in the workload's empty root, for a call
  * or, without one, because the host has changed it. */
 void gate_repeat(struct gate *gate, struct waiting *waiting, const char *path, const char *target);

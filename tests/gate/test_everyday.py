@@ -194,6 +194,21 @@ def test_node_and_npm_from_the_cache(box, work):
         """).split()[-1] == "42"
 
 
+@pytest.mark.parametrize("tools, cache", [(".cargo", "registry"), ("go", "pkg/mod"),
+                                          (".local/share/pnpm", "store")])
+def test_a_cache_among_tools(box, work, tools, cache):
+    """Its program comes first, from a folder that may only be read."""
+    box.identity.file(box.home(tools, "bin/tool"), "#!/bin/sh\necho tool\n", 0o755)
+    box.identity.file(box.home(tools, "settings"), "settings\n")
+    box.identity.folder(box.home(tools, cache))
+    assert work(f"""
+        ~/{tools}/bin/tool && cat ~/{tools}/settings && ls ~/{tools} >/dev/null
+        echo crate >~/{tools}/{cache}/crate && cat ~/{tools}/{cache}/crate
+        if touch ~/{tools}/bin/tool 2>/dev/null; then echo tools can be changed; fi
+        """).split() == ["tool", "settings", "crate"]
+    assert os.path.exists(box.home(tools, cache, "crate"))
+
+
 TOOLCHAINS = (".pyenv/shims", ".nvm/versions/node/v20.0.0/bin", ".cargo/bin", ".local/bin",
               "go/bin", ".volta/bin", ".asdf/shims", ".local/share/mise/shims", ".rbenv/shims",
               "sdk/tool-1.0/bin")
