@@ -16,6 +16,7 @@ enum trap_kind {
   TRAP_BIND,
   TRAP_CHANGE,
   TRAP_MAKE,
+  TRAP_FOLDER,
   TRAP_REMOVE,
 };
 

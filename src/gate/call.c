@@ -122,7 +122,8 @@ bool call_may_write(const struct call *call) {
   enum trap_kind kind = call->trap->kind;
   if (is_open(call))
     return !(call->flags & O_PATH) && (writes(call) || call->flags & O_CREAT);
-  return kind == TRAP_CHANGE || kind == TRAP_MAKE || kind == TRAP_REMOVE || kind == TRAP_BIND;
+  return kind == TRAP_CHANGE || kind == TRAP_MAKE || kind == TRAP_FOLDER || kind == TRAP_REMOVE ||
+         kind == TRAP_BIND;
 }
 
 static struct judged ask(enum want want) {
@@ -192,6 +193,7 @@ struct judged call_judge(const struct call *call, size_t index, const struct fou
                                          : just(CALL_FREE);
   case TRAP_BIND:
   case TRAP_MAKE:
+  case TRAP_FOLDER:
     return judge_make(call, index, found);
   case TRAP_REMOVE:
     return judge_remove(index, found);

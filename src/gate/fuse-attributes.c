@@ -124,13 +124,15 @@ static bool waits_for_mount(struct fuse_gate *fuse, const struct node *node, con
 }
 
 /* Nobody is asked about a folder that is only passed or looked at, but who may not enter it on the
- * host does not here. One that can be asked for can be written to by who may on the host. */
+ * host does not here. One that can be asked for, or that a cache is to be made in, can be written
+ * to by who may on the host. */
 static int access_folder(struct fuse_gate *fuse, struct node *node, const char *path, int mask) {
   int fd = S_ISDIR(node->status.st_mode) && !node->fixed ? nodes_fd(fuse->nodes, node) : -1;
-  bool asked = !node->fixed && fuse_may_ask_to_write(fuse, path);
-  if (fd >= 0 && faccessat(fd, "", asked ? mask : mask & ~W_OK, AT_EMPTY_PATH) < 0)
+  bool writable =
+      touched_makes_in(fuse->gate, path) || (!node->fixed && fuse_may_ask_to_write(fuse, path));
+  if (fd >= 0 && faccessat(fd, "", writable ? mask : mask & ~W_OK, AT_EMPTY_PATH) < 0)
     return errno;
-  return mask & W_OK && !asked ? EROFS : 0;
+  return mask & W_OK && !writable ? EROFS : 0;
 }
 
 static void test(struct fuse_gate *fuse, fuse_req_t request, struct node *node, const char *path,

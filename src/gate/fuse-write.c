@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "core/cleanup.h"
 #include "core/path.h"
 
 /* ---- locks ---- */
@@ -138,9 +139,25 @@ void fuse_op_mknod(fuse_req_t request, fuse_ino_t parent, const char *name, mode
   fuse_write_below(request, parent, name);
 }
 
+/* A cache that is used for the first time: its folder is as good as made. */
+static bool make_touched(fuse_req_t request, struct node *above, const char *name, mode_t mode) {
+  struct fuse_gate *fuse = fuse_gate_of(request);
+  char folder[PATH_MAX];
+  struct node *node;
+  if (!node_path(above, folder, sizeof folder))
+    return false;
+  _cleanup_free_ char *path = path_join(folder, name);
+  if (!touched_make(fuse->gate, path, mode) || nodes_lookup(fuse->nodes, above, name, &node) < 0)
+    return false;
+  struct fuse_entry_param entry = fuse_entry_of(fuse, node, path);
+  fuse_reply_entry(request, &entry);
+  return true;
+}
+
 void fuse_op_mkdir(fuse_req_t request, fuse_ino_t parent, const char *name, mode_t mode) {
-  (void)mode;
-  fuse_write_below(request, parent, name);
+  struct node *above = fuse_node_of(fuse_gate_of(request), parent);
+  if (!above->parent || !make_touched(request, above, name, mode))
+    fuse_write_below(request, parent, name);
 }
 
 void fuse_op_symlink(fuse_req_t request, const char *target, fuse_ino_t parent, const char *name) {

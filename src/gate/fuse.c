@@ -323,13 +323,19 @@ static bool is_listed_freely(struct fuse_gate *fuse, const struct node *node) {
          (node_path(node, path, sizeof path) && gate_lists_freely(fuse->gate, path));
 }
 
+static bool is_never_mounted(const struct fuse_gate *fuse, const struct node *node) {
+  char path[PATH_MAX];
+  return node->fixed ||
+         (node_path(node, path, sizeof path) && touched_has_writable_below(fuse->gate, path));
+}
+
 /* A folder above mounts cannot be mounted itself, so nothing is gained by asking now: only whoever
  * reads its names is held. */
 static void fuse_op_opendir(fuse_req_t request, fuse_ino_t number, struct fuse_file_info *info) {
   struct fuse_gate *fuse = fuse_gate_of(request);
   struct node *node = fuse_node_of(fuse, number);
   bool listed = is_listed_freely(fuse, node);
-  int fd = node->fixed || listed ? nodes_fd(fuse->nodes, node) : -1;
+  int fd = listed || is_never_mounted(fuse, node) ? nodes_fd(fuse->nodes, node) : -1;
   struct held *held = held_new(request, node, CALL_OPENDIR, info);
   if (fd < 0) {
     held_ask(held, held_wants[CALL_OPENDIR]);

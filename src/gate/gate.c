@@ -110,6 +110,7 @@ void gate_free(struct gate *gate) {
   strv_clear(&gate->served);
   strv_clear(&gate->touched[0]);
   strv_clear(&gate->touched[1]);
+  strv_clear(&gate->made);
   strv_clear(&gate->too_large);
   gate_forget_asked(gate);
   free(gate);

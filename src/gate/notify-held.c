@@ -143,7 +143,19 @@ static void write_to(struct held *held, const char *path, const struct stat *sta
   notify_fail(held, EROFS);
 }
 
+/* A cache that is used for the first time: its folder is as good as made. */
+static bool make_touched(const struct held *held) {
+  const struct call *call = &held->call;
+  mode_t mode = (mode_t)call->arguments[call->trap->at[0].path + 1];
+  return call->trap->kind == TRAP_FOLDER &&
+         touched_make(held->notify->gate, held->found.path, mode);
+}
+
 static void write_to_folder(struct held *held) {
+  if (make_touched(held)) {
+    notify_return(held, 0);
+    return;
+  }
   _cleanup_free_ char *folder = path_parent(held->found.path);
   _cleanup_close_ int fd = walk_open(held->notify->walker.host, folder);
   struct stat status = {0};
@@ -170,11 +182,22 @@ static bool tests_writable(const struct held *held) {
          gate_is_writable(gate, found->path) && !leads_to_base(gate, found->path);
 }
 
-/* Nobody can be allowed a home folder as a whole, or what is above it: nothing will be mounted over
- * it that its likeness would miss. */
-static bool enters_home(const struct held *held) {
-  return held->call.trap->kind == TRAP_ENTER &&
-         ancestor_is_too_large(held->notify->gate->config.context, held->found.path);
+static bool may_make_in(const struct held *held) {
+  const struct call *call = &held->call;
+  return call->trap->kind == TRAP_TEST && held->found.place == PLACE_FOLDER &&
+         call->arguments[call->trap->at[0].path + 1] & W_OK &&
+         touched_makes_in(held->notify->gate, held->found.path);
+}
+
+/* Nobody can be allowed a home folder as a whole, or what is above it, nor a folder with a cache in
+ * it: nothing will be mounted over it that its likeness would miss. One that the session has made
+ * is its own. */
+static bool enters_likeness(const struct held *held) {
+  const struct gate *gate = held->notify->gate;
+  const char *path = held->found.path;
+  return strv_contains(&gate->made, path) || (held->call.trap->kind == TRAP_ENTER &&
+                                              (ancestor_is_too_large(gate->config.context, path) ||
+                                               touched_has_writable_below(gate, path)));
 }
 
 static void serve_names(struct held *held) {
@@ -188,13 +211,15 @@ static void act(struct held *held) {
   case CALL_FREE:
     if (tests_writable(held))
       ask(held, WANT_LIST, found->path, &found->status);
+    else if (may_make_in(held))
+      notify_return(held, 0);
     else
       notify_next(held);
     return;
   case CALL_ASK:
     if (held->judged.want == WANT_LIST &&
         (strcmp(found->path, "/") == 0 || leads_to_base(held->notify->gate, found->path) ||
-         enters_home(held)))
+         enters_likeness(held)))
       notify_next(held);
     else if (held->judged.want == WANT_LIST && call_only_reads(&held->call) &&
              gate_lists_freely(held->notify->gate, found->path))

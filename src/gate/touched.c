@@ -2,7 +2,12 @@
  * objects that they lead to. A name may be a link: people keep their settings in one folder and
  * their caches on another disk. But whoever could write where such a name is, in an earlier session
  * perhaps, must not open to this one whatever a link can point at. */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/openat2.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "core/cleanup.h"
@@ -66,6 +71,47 @@ bool touched_has_writable_below(const struct gate *gate, const char *path) {
       if (path_is_under(*name, path) && strcmp(*name, path) != 0)
         return true;
     }
+  }
+  return false;
+}
+
+/* ---- what is not there yet ---- */
+
+/* Not through a link: only what may be written is to be made. And the user has to be able to use it
+ * afterwards. */
+static int make_folder(const char *path, mode_t mode) {
+  _cleanup_free_ char *parent = path_parent(path);
+  struct open_how how = {.flags = O_PATH | O_DIRECTORY | O_CLOEXEC,
+                         .resolve = RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS};
+  _cleanup_close_ int fd = (int)syscall(SYS_openat2, AT_FDCWD, parent, &how, sizeof how);
+  return fd < 0 || mkdirat(fd, path_base(path), (mode & 0777) | S_IRWXU) < 0 ? -errno : 0;
+}
+
+static bool is_missing(const char *path) {
+  return faccessat(AT_FDCWD, path, F_OK, AT_SYMLINK_NOFOLLOW) < 0 && errno == ENOENT;
+}
+
+bool touched_makes_in(const struct gate *gate, const char *folder) {
+  if (ancestor_is_too_large(gate->config.context, folder) || access(folder, W_OK) < 0)
+    return false;
+  STRV_FOREACH (name, &gate->config.plan->touched_write) {
+    const char *below = path_below(*name, folder);
+    if (below && below[0] && !strchr(below, '/') && is_missing(*name))
+      return true;
+  }
+  return false;
+}
+
+bool touched_make(struct gate *gate, const char *path, mode_t mode) {
+  const struct strv *names = &gate->config.plan->touched_write;
+  touched_resolve(gate);
+  STRV_FOREACH (name, names) {
+    if (!path_is_under(*name, path) || gate_is_hidden(gate, path))
+      continue;
+    if (make_folder(path, mode) < 0)
+      return false;
+    strv_add(strv_contains(names, path) ? &gate->touched[WRITABLE] : &gate->made, path);
+    return true;
   }
   return false;
 }

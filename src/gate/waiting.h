@@ -79,6 +79,7 @@ struct gate {
       served; /* FUSE with ask_writes: readable trees that are not mounted, see gate-grant.c */
   struct strv touched[2]; /* readable, writable: granted when first touched; resolved on demand */
   bool touched_known;
+  struct strv made;      /* folders above those that the session has made */
   struct strv too_large; /* folders of which it cannot be known, or told the broker, what has to
                             stay covered in them */
   struct broker broker;
@@ -125,6 +126,14 @@ bool gate_is_writable(struct gate *gate, const char *path);
 /* May something below it be written to without a question, that is there or is made later? Then
  * it is itself never mounted: its parts are. */
 bool touched_has_writable_below(const struct gate *gate, const char *path);
+
+/* A folder that may be written to without a question, or that leads to one, is not there yet, and
+ * somebody makes it: makes it on the host. Returns false if it is none, or that fails. */
+bool touched_make(struct gate *gate, const char *path, mode_t mode);
+
+/* Is there such a name in the folder, but for a home folder? Then it can be written to, as far as
+ * that goes; pip uses no cache unless it is told so of the folder above. */
+bool touched_makes_in(const struct gate *gate, const char *folder);
 
 /* Repeats a folder of the host (or a link with this text) in the workload's empty root, for a call
  * or, without one, because the host has changed it. */

@@ -194,6 +194,36 @@ def test_node_and_npm_from_the_cache(box, work):
         """).split()[-1] == "42"
 
 
+def test_the_first_use_of_a_cache(box, work):
+    """A new user has no folder of it yet: whoever makes it finds it, as outside."""
+    shutil.rmtree(box.home(".cache"), ignore_errors=True)
+    assert work("""
+        mkdir -p ~/.cache/go-build/00 ~/.m2/repository/org && echo object >~/.cache/go-build/00/a
+        mkdir -m 700 ~/.npm && stat -c %a ~/.npm && echo index >~/.npm/index && cat ~/.npm/index
+        [ -w ~/.cache/go-build ] && mkdir ~/.cache/go-build 2>/dev/null || cat ~/.cache/go-build/00/a
+        """).split() == ["700", "index", "object"]
+    assert os.path.getsize(box.home(".cache/go-build/00/a")) == len("object\n")
+    assert os.path.isdir(box.home(".m2/repository/org"))
+    assert os.stat(box.home(".npm")).st_uid == os.stat(box.home()).st_uid
+    assert work("""
+        [ -w ~/.cache ] && mkdir -p ~/.cache/pip/http && echo page >~/.cache/pip/http/1
+        cd ~/.cache && cat pip/http/1 go-build/00/a""").split() == ["page", "object"]
+
+
+@pytest.mark.parametrize("script", [
+    "mkdir ~/.cache ~/.cache/other", "mkdir ~/.m2 && touch ~/.m2/settings.xml", "touch ~/.npm",
+    "mkdir ~/.gradle/caches", "ln -s /tmp ~/.npm"])
+def test_what_is_not_made_for_a_cache(box, gate, script):
+    """Only its folder is, and not where a link leads. The control is the test above."""
+    shutil.rmtree(box.home(".cache"), ignore_errors=True)
+    box.identity.folder(box.home("private"))
+    os.symlink(box.home("private"), box.home(".gradle"))
+    result = box.plain([box.world.command, "run", "--gate", gate, "-c", script])
+    assert result.exit == 1 and "Read-only file system" in result.stderr, result
+    for name in (".cache/other", ".m2/settings.xml", ".npm", "private/caches"):
+        assert not os.path.lexists(box.home(name)), name
+
+
 @pytest.mark.parametrize("tools, cache", [(".cargo", "registry"), ("go", "pkg/mod"),
                                           (".local/share/pnpm", "store")])
 def test_a_cache_among_tools(box, work, tools, cache):
