@@ -200,6 +200,12 @@ static bool enters_likeness(const struct held *held) {
                                                touched_has_writable_below(gate, path)));
 }
 
+/* Who only stands in it, or holds it, sees no more than its names. */
+static bool holds_listed(const struct held *held) {
+  return (call_holds(&held->call) || held->call.trap->kind == TRAP_ENTER) &&
+         gate_lists_freely(held->notify->gate, held->found.path);
+}
+
 static void serve_names(struct held *held) {
   set_request(held, WANT_LIST, held->found.path, &held->found.status);
   notify_serve_once(held);
@@ -224,6 +230,8 @@ static void act(struct held *held) {
     else if (held->judged.want == WANT_LIST && call_only_reads(&held->call) &&
              gate_lists_freely(held->notify->gate, found->path))
       serve_names(held);
+    else if (holds_listed(held))
+      notify_next(held);
     else
       ask(held, held->judged.want, found->path, &found->status);
     return;

@@ -141,7 +141,8 @@ def test_names_in_opt(box, work):
             file.write("content\n")
         box.identity.file(box.path("main.c"), "int main(void) { return 0; }\n")
         compile_it = "clang -o main main.c && ./main\n" if shutil.which("clang") else ""
-        said = work(compile_it + "ls /opt; python3 -c 'import os; print(*os.listdir(\"/opt\"))'")
+        said = work(compile_it + "ls /opt; python3 -c 'import os; print(*os.listdir(\"/opt\"))'\n"
+                    "python3 -c 'import os; os.chdir(\"/opt\"); os.open(\"/opt\", os.O_PATH)'")
         assert said.count(os.path.basename(folder)) == 2
         for attempt in (f"cat {folder}/file", f"ls {folder}"):
             with pytest.raises(AssertionError, match=folder):
