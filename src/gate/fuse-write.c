@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "core/alloc.h"
@@ -95,19 +94,16 @@ static void write_to(fuse_req_t request, struct node *node, const char *name, st
     held_ask(held, WANT_WRITE);
     return;
   }
-  size_t length = strlen(path);
-  if (name)
-    snprintf(path + length, sizeof path - length, "%s%s", length > 1 ? "/" : "", name);
+  _cleanup_free_ char *named = name ? path_join(path, name) : NULL;
   struct access_request refused = {
       .subject = SUBJECT_FILE,
       .want = WANT_WRITE,
-      .path = path,
+      .path = named ? named : path,
       .device = node->status.st_dev,
       .inode = node->status.st_ino,
       .pid = gate_outer_pid(fuse->gate, fuse_req_ctx(request)->pid),
   };
-  decisions_note_refused(fuse->gate->config.decisions, &refused, "not a writable place");
-  fuse_reply_err(request, EROFS);
+  fuse_reply_err(request, gate_refuse_write(fuse->gate, &refused, path));
 }
 
 void fuse_write_to(fuse_req_t request, struct node *node) {

@@ -1,7 +1,10 @@
 /* What is known of a path before anybody is asked: whether it is hidden, mounted, served, or
  * allowed by policy when something first touches it. Changes nothing that a session can see. */
+#include <errno.h>
+#include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "core/cleanup.h"
 #include "core/file.h"
@@ -68,6 +71,30 @@ void gate_note_hidden(const struct gate *gate, const struct access_request *requ
   struct answered ignored;
   if (decision.verdict == VERDICT_HIDE)
     (void)decisions_ask(gate->config.decisions, request, NULL, NULL, &ignored);
+}
+
+/* ---- not writable ---- */
+
+/* What is hidden is hidden from writers, too, also before it is there (a shell's history). */
+static bool hides_name(const struct gate *gate, const char *path) {
+  return policy_decide(gate->config.policy, path, ACCESS_READ).verdict == VERDICT_HIDE;
+}
+
+/* By its mode, without a sandbox: no option of ours would help. */
+static bool is_closed(const char *path) {
+  return faccessat(AT_FDCWD, path, W_OK, AT_EACCESS) < 0 && errno == EACCES;
+}
+
+int gate_refuse_write(const struct gate *gate, const struct access_request *request,
+                      const char *place) {
+  if (hides_name(gate, request->path)) {
+    gate_note_hidden(gate, request);
+    return EACCES;
+  }
+  if (is_closed(place))
+    return EACCES;
+  decisions_note_refused(gate->config.decisions, request, "not a writable place");
+  return EROFS;
 }
 
 /* ---- allowed when touched ---- */

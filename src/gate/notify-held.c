@@ -139,8 +139,7 @@ static void write_to(struct held *held, const char *path, const struct stat *sta
   }
   set_request(held, WANT_WRITE, held->found.path, status);
   held->waiting.request.pid = target_process(&held->call.target);
-  decisions_note_refused(gate->config.decisions, &held->waiting.request, "not a writable place");
-  notify_fail(held, EROFS);
+  notify_fail(held, gate_refuse_write(gate, &held->waiting.request, path));
 }
 
 /* A cache that is used for the first time: its folder is as good as made. */

@@ -104,6 +104,11 @@ bool gate_hides(const struct gate *gate, const char *path);
 /* Somebody looked for it all the same. */
 void gate_note_hidden(const struct gate *gate, const struct access_request *request);
 
+/* A write that is neither allowed nor asked about: to `place`, the object or the folder that it is
+ * to be in. Returns the errno for who tried. */
+int gate_refuse_write(const struct gate *gate, const struct access_request *request,
+                      const char *place);
+
 /* Is this allowed to be read, without a mount? */
 bool gate_is_served(struct gate *gate, const struct access_request *request);
 

@@ -535,6 +535,28 @@ def test_every_refused_write_is_reported_with_its_path(box, gate, ground):
     assert {entry["access"] for entry in denied.values()} == {"write"}
 
 
+def test_histories_are_not_written(box, gate):
+    """They are hidden, also before they are there: no advice at the end of every shell."""
+    for name in (".bash_history", ".python_history"):
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(box.home(name))
+    script = "for name in .bash_history .python_history new; do echo x >>~/$name; done"
+    result = box.plain([box.world.command, "run", "--gate", gate, "-c", script])
+    assert result.stderr.count("Permission denied") == 2, result
+    assert result.stderr.count("may not write to") == 1, result
+    assert f"may not write to {box.home('new')}:" in result.stderr, result
+
+
+def test_no_advice_that_would_not_help(box, gate):
+    """Where the user cannot write without a sandbox, either."""
+    script = f"touch /var/lib/new; touch {box.home('new')}"
+    result = box.plain([box.world.command, "run", "--gate", gate, "-c", script])
+    closed = box.identity.uid != 0
+    assert ("'/var/lib/new': Permission denied" in result.stderr) == closed, result
+    assert ("may not write to /var/lib/new:" in result.stderr) == (not closed), result
+    assert f"may not write to {box.home('new')}:" in result.stderr, result
+
+
 def test_every_write_may_be_asked_for(box, gate, ground):
     """And then it does what it does outside; each is the first to touch its folder."""
     box.identity.file(box.home("writes.yaml"), "version: 1\nfilesystem: {ask_writes: true}\n")
