@@ -240,6 +240,28 @@ def test_a_cache_among_tools(box, work, tools, cache):
     assert os.path.exists(box.home(tools, cache, "crate"))
 
 
+@pytest.mark.parametrize("given, flags", [(None, "-buildvcs=false"),
+                                          ("-mod=mod", "-mod=mod -buildvcs=false"),
+                                          ("-buildvcs=true", "-buildvcs=true")])
+def test_go_is_told_that_there_is_no_repository(box, gate, given, flags):
+    """The folder that stands for it is none, but Go asks git about it, and stops. In a repository
+    nothing is said."""
+    box.identity.folder(box.home("plain"))
+    command = [box.world.command, "run", "--gate", gate, "-c", "echo $GOFLAGS"]
+    env = {"GOFLAGS": given} if given else None
+    assert box.plain(command, cwd=box.home("plain"), env=env).stdout == flags + "\n"
+    assert box.plain(command, env=env).stdout == (given or "") + "\n"
+
+
+def test_a_go_build_without_a_repository(box, gate):
+    needs("go", "git")
+    box.identity.file(box.home("plain/go.mod"), "module example.org/plain\n")
+    box.identity.file(box.home("plain/main.go"), "package main\n\nfunc main() {}\n")
+    result = box.plain([box.world.command, "run", "--gate", gate, "-c", "go build && ./plain"],
+                       cwd=box.home("plain"), timeout=120)
+    assert (result.exit, result.stderr) == (0, ""), result
+
+
 TOOLCHAINS = (".pyenv/shims", ".nvm/versions/node/v20.0.0/bin", ".cargo/bin", ".local/bin",
               "go/bin", ".volta/bin", ".asdf/shims", ".local/share/mise/shims", ".rbenv/shims",
               "sdk/tool-1.0/bin")
