@@ -47,6 +47,9 @@ void run_tell(void *context, const struct session_notice *notice); /* a session_
 void run_conclude_changes(struct run *run, const struct session_result *result, bool ran,
                           struct timespec started);
 
+/* In run-hints.c: after a command that failed. */
+void run_show_hints(const struct run *run);
+
 /* In run-backend.c: other engines than the native one. */
 struct run_elsewhere run_describe_elsewhere(struct run *run, const struct backend *named,
                                             const char *scratch);

@@ -62,22 +62,13 @@ static void set_working_folder(struct compiler *compiler) {
     plan_set_variable(environment, "PWD", folder);
 }
 
-static bool is_reserved(const struct plan *plan, const char *path) {
-  for (size_t i = 0; i < plan->operation_count; i++) {
-    const struct operation *operation = &plan->operations[i];
-    if (operation->kind == OPERATION_PLACEHOLDER_FOLDER && strcmp(operation->path, path) == 0)
-      return true;
-  }
-  return false;
-}
-
 /* Go takes the folder that stands for a missing repository for one, asks git about it, and builds
  * nothing when git knows of none. */
 static void set_go_flags(struct compiler *compiler) {
   struct strv *environment = &compiler->plan->environment;
   const char *flags = get_variable(environment, "GOFLAGS");
   _cleanup_free_ char *git = path_join(compiler->host->project, ".git");
-  if (!is_reserved(compiler->plan, git) || (flags && strstr(flags, "-buildvcs")))
+  if (!plan_reserves(compiler->plan, git) || (flags && strstr(flags, "-buildvcs")))
     return;
   _cleanup_free_ char *all =
       xasprintf("%s%s-buildvcs=false", flags ? flags : "", flags && flags[0] ? " " : "");

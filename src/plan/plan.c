@@ -120,6 +120,15 @@ static const char *plan_network_name(const struct plan *plan) {
   return plan->network.driver ? plan->network.driver->name : "relay";
 }
 
+bool plan_reserves(const struct plan *plan, const char *path) {
+  for (size_t i = 0; i < plan->operation_count; i++) {
+    const struct operation *operation = &plan->operations[i];
+    if (operation->kind == OPERATION_PLACEHOLDER_FOLDER && strcmp(operation->path, path) == 0)
+      return true;
+  }
+  return false;
+}
+
 bool plan_has_overlays(const struct plan *plan) {
   for (size_t i = 0; i < plan->operation_count; i++) {
     if (plan->operations[i].kind == OPERATION_OVERLAY)

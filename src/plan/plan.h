@@ -179,6 +179,9 @@ bool plan_is_closed(const struct host_context *host, const char *path);
 
 bool plan_has_overlays(const struct plan *plan);
 
+/* Does a folder stand for this name, which is protected and not there? */
+bool plan_reserves(const struct plan *plan, const char *path);
+
 /* Whether files that a caller opened outside can only be used as they were opened; see
  * plan_request.outside_files. Without Landlock nothing ever holds them, and that is said. */
 bool plan_holds_outside_files(const struct plan *plan);

@@ -9,6 +9,7 @@ import time
 
 import pytest
 
+from gates import listening
 from harness import signature
 
 CLOCK = """
@@ -507,3 +508,39 @@ def test_signal_ends_the_command(box):
     time.sleep(0.1)
     process.terminate()
     assert process.wait(5) == 128 + signal.SIGTERM
+
+
+# ---- what only we can know of a failure ----
+
+RESERVED = "to let the command make one: sandbox run --unprotect .git"
+DOCKER = "commands: {exclude: [docker], allow_unsandboxed: true}"
+
+
+@pytest.mark.parametrize("argv, options, said", [
+    (["git", "init"], [], True),
+    (["sh", "-c", "cd .; /usr/bin/git init -q && true"], [], True),
+    (["git", "init", "-q", "below"], [], False),
+    (["git", "init", "-q"], ["--unprotect", ".git"], False),
+    (["sh", "-c", ": legit init; git status"], [], False),
+])
+def test_git_init_where_there_is_no_repository(box, argv, options, said):
+    box.identity.folder(box.home("plain"))
+    result = box.run(argv, options=options, cwd=box.home("plain"))
+    assert (RESERVED in result.stderr) == said, result
+    assert (result.exit == 0) == (not said and "init" in argv), result
+
+
+def test_a_repository_is_not_told_how_to_become_one(box):
+    result = shell(box, ": git init; exit 1")
+    assert (result.exit, result.stderr) == (1, ""), result
+
+
+@pytest.mark.parametrize("script, said", [
+    (": docker ps; exit 1", True), (": docker ps", False), (": dockerfile; exit 1", False)])
+def test_docker_that_fails(box, script, said):
+    """There is a daemon, but its socket is not in the sandbox."""
+    path = box.home("docker.sock")
+    with listening(box, path):
+        result = shell(box, script, env={"DOCKER_HOST": f"unix://{path}"})
+    assert (DOCKER in result.stderr) == said, result
+    assert shell(box, script, env={"DOCKER_HOST": f"unix://{box.home('none')}"}).stderr == ""
