@@ -40,24 +40,40 @@ static const struct {
      "without a sandbox, in a policy file: commands: {exclude: [docker], allow_unsandboxed: true}"},
 };
 
-static bool is_between_words(char character) {
-  return character == '\0' || strchr(" \t\n;&|()/", character);
+/* Where a command begins, and not among its arguments: `grep docker README` has met nothing. */
+static bool begins_command(const char *text, const char *at) {
+  while (at > text && !strchr(" \t\n;&|(", at[-1]))
+    at--; /* /usr/bin/docker */
+  while (at > text && strchr(" \t", at[-1]))
+    at--;
+  return at == text || strchr("\n;&|(", at[-1]);
 }
 
 static bool says(const char *text, const char *words) {
   for (const char *at = text; (at = strstr(at, words)); at++) {
-    if ((at == text || is_between_words(at[-1])) && is_between_words(at[strlen(words)]))
+    const char *after = at + strlen(words);
+    bool is_word =
+        (at == text || strchr(" \t\n;&|(/", at[-1])) && (!*after || strchr(" \t\n;&|)", *after));
+    if (is_word && begins_command(text, at))
       return true;
   }
   return false;
 }
 
-void run_show_hints(const struct run *run) {
+/* Itself, or in a script that it is given (`sh -c`). */
+static bool runs(const struct run *run, const char *words) {
   _cleanup_text_ struct text text = {0};
-  STRV_FOREACH (word, &run->command)
+  STRV_FOREACH (word, &run->command) {
+    if (strchr(*word, ' ') && says(*word, words))
+      return true;
     text_appendf(&text, "%s ", *word);
+  }
+  return says(text_string(&text), words);
+}
+
+void run_show_hints(const struct run *run) {
   for (size_t i = 0; i < ARRAY_SIZE(hints); i++) {
-    if (says(text_string(&text), hints[i].words) && hints[i].applies(run))
+    if (runs(run, hints[i].words) && hints[i].applies(run))
       cli_warn("%s", hints[i].advice);
   }
 }

@@ -128,8 +128,8 @@ static bool waits_for_mount(struct fuse_gate *fuse, const struct node *node, con
  * to by who may on the host. */
 static int access_folder(struct fuse_gate *fuse, struct node *node, const char *path, int mask) {
   int fd = S_ISDIR(node->status.st_mode) && !node->fixed ? nodes_fd(fuse->nodes, node) : -1;
-  bool writable =
-      touched_makes_in(fuse->gate, path) || (!node->fixed && fuse_may_ask_to_write(fuse, path));
+  bool writable = mask & W_OK && (touched_makes_in(fuse->gate, path) ||
+                                  (!node->fixed && fuse_may_ask_to_write(fuse, path)));
   if (fd >= 0 && faccessat(fd, "", writable ? mask : mask & ~W_OK, AT_EMPTY_PATH) < 0)
     return errno;
   return mask & W_OK && !writable ? EROFS : 0;
