@@ -13,6 +13,7 @@
 
 #include "core/alloc.h"
 #include "core/cleanup.h"
+#include "engine/caps.h"
 
 /* Never waits: somebody may have a lease on the file, and give it back in a minute. */
 static int reopen(int fd, int flags) {
@@ -42,7 +43,8 @@ static void serve_attributes(struct held *held, int fd) {
 /* As with a mount that is read-only: what is sent to a pipe or a device is not written there. */
 static int test_access(const struct held *held, int fd) {
   char path[PATH_MAX];
-  if (faccessat(fd, "", held->info.flags, AT_EMPTY_PATH) < 0)
+  /* AT_EACCESS: root would be asked about with all that it may have. */
+  if (faccessat(fd, "", held->info.flags, AT_EMPTY_PATH | AT_EACCESS) < 0)
     return errno;
   return held->info.flags & W_OK && S_ISREG(held->node->status.st_mode) &&
                  node_path(held->node, path, sizeof path) &&
@@ -195,14 +197,7 @@ static void serve_extended(struct held *held, int fd) {
     fuse_reply_buf(held->request, value, (size_t)length);
 }
 
-void fuse_serve(struct held *held) {
-  int fd = nodes_fd(held->fuse->nodes, held->node);
-  if (fd < 0) {
-    fuse_reply_err(held->request, ENOENT);
-    return;
-  }
-  if (held->links > LINKS_AGAIN)
-    held->node->told = true; /* what comes next of this call is not counted any more */
+static void serve_call(struct held *held, int fd) {
   switch (held->call) {
   case CALL_GETATTR:
     serve_attributes(held, fd);
@@ -231,6 +226,19 @@ void fuse_serve(struct held *held) {
                    held->waiting.needs_mount && !held->waiting.lasts ? EACCES : ESTALE);
     return;
   }
+}
+
+void fuse_serve(struct held *held) {
+  int fd = nodes_fd(held->fuse->nodes, held->node);
+  if (fd < 0) {
+    fuse_reply_err(held->request, ENOENT);
+    return;
+  }
+  if (held->links > LINKS_AGAIN)
+    held->node->told = true;         /* what comes next of this call is not counted any more */
+  uint64_t rights = caps_lay_down(); /* the caller has none */
+  serve_call(held, fd);
+  caps_take_up(rights);
 }
 
 /* ---- what was opened without a mount ---- */
