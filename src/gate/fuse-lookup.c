@@ -82,7 +82,8 @@ bool fuse_needs_mount(enum want want) {
 static enum quiet judge_quiet(struct fuse_gate *fuse, fuse_req_t request, const struct node *node,
                               const char *path, enum want *ret_want) {
   pid_t inside = fuse_req_ctx(request)->pid;
-  if (inside == 0 || node->fixed || gate_leads_to_mount(fuse->gate, path) ||
+  bool mounted = node->fixed || gate_leads_to_mount(fuse->gate, path);
+  if (inside == 0 || (mounted && !gate_is_below_grant(fuse->gate, path)) ||
       gate_is_granting(fuse->gate, path))
     return QUIET_NOT;
   /* Folders are looked up by whoever goes through them: too many to search for each caller. */

@@ -105,9 +105,11 @@ static bool is_granted_write(const struct held *held, enum outcome outcome) {
           gate_writable_mount(held->fuse->gate, held->waiting.request.path));
 }
 
-/* Because it does not walk again, or because there is none (`ask_writes`). */
+/* Because it does not walk again, or would come here again, or because there is none
+ * (`ask_writes`). */
 static bool meets_no_mount(const struct held *held, enum outcome outcome) {
-  return held->checked || (outcome == OUTCOME_SERVE && held->waiting.request.want != WANT_CONNECT);
+  return held->checked || held->granted_before || held->below ||
+         (outcome == OUTCOME_SERVE && held->waiting.request.want != WANT_CONNECT);
 }
 
 static void on_done(struct waiting *waiting, enum outcome outcome) {
@@ -262,6 +264,7 @@ void held_ask(struct held *held, enum want want) {
     return;
   }
   set_request(held, want, path);
+  held->below = gate_is_below_grant(fuse->gate, path);
   if (looks_while_locked(held)) {
     show_harmless(held);
     return;

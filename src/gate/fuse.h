@@ -69,6 +69,7 @@ struct held {
   bool checked;                      /* it asks for attributes, to see what the caller may do */
   struct stand_in_call in_its_place; /* CALL_QUIET */
   bool granted_before;               /* but the mount was not met */
+  bool below;                        /* something that was granted before it asked */
   struct standing *standing;         /* or NULL */
 };
 

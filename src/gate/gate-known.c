@@ -30,6 +30,15 @@ const char *gate_writable_mount(const struct gate *gate, const char *path) {
   return NULL;
 }
 
+bool gate_is_below_grant(const struct gate *gate, const char *path) {
+  STRV_FOREACH (mount, &gate->granted) {
+    const char *below = path_below(path, *mount);
+    if (below && below[0])
+      return true;
+  }
+  return false;
+}
+
 bool gate_may_become_writable(const struct gate *gate, const char *path) {
   size_t readable = 0, writable = 0; /* the deepest mount counts */
   STRV_FOREACH (mount, &gate->mounts) {

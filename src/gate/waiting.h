@@ -168,6 +168,10 @@ bool second_names_find(const struct strv *hidden, const char *folder, struct str
 /* What was granted for writing and covers the path, or NULL. */
 const char *gate_writable_mount(const struct gate *gate, const char *path);
 
+/* Is it in something that was granted? Who comes to FUSE all the same starts from below the mount,
+ * and meets none in it, either. */
+bool gate_is_below_grant(const struct gate *gate, const char *path);
+
 /* Is the path a native mount, or above one? */
 bool gate_leads_to_mount(const struct gate *gate, const char *path);
 

@@ -148,3 +148,19 @@ def test_a_folder_above_what_is_allowed(box, gate):
     inside, asked = gates.run(box, gate, [files(box), "inotify", os.path.dirname(box.path("."))],
                               lambda event: gates.deny())
     assert lines(inside) == ["inotify ok"] and not asked, (inside, asked)
+
+
+WATCH = "import ctypes; libc = ctypes.CDLL(None); print(libc.inotify_add_watch(libc.inotify_init(), b'below', 2))"
+
+
+@pytest.mark.parametrize("to_speak", [{"tree": "{ground}/sub"}, {}], ids=["by the folder", "by itself"])
+def test_from_a_folder_that_was_granted_after_it_was_entered(box, gate, ground, to_speak):
+    """Its mount is not met from there. A watch, and a socket that is spoken to, twice, are the host's own all the same. The
+    control: a file is read."""
+    more = {name: value.format(ground=ground) for name, value in to_speak.items()}
+    connect = f"{files(box)} connect socket"
+    script = f'cd {ground}/sub; cat below; python3 -c "$0"; {connect}; {connect}'
+    with gates.listening(box, f"{ground}/sub/socket"):
+        inside, asked = gates.run(box, gate, ["/bin/sh", "-c", script, WATCH], lambda event: gates.approve(
+            **more if event["op"] == "connect" else {"tree": f"{ground}/sub"}))
+    assert lines(inside) == ["content below", "1", "connect ok", "connect ok"], (inside, asked)
