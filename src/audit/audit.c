@@ -7,12 +7,12 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "audit/store.h"
 #include "core/alloc.h"
 #include "core/cleanup.h"
+#include "core/clock.h"
 #include "core/escape.h"
 
 enum { FLOOD_LINES = 100 };
@@ -30,12 +30,6 @@ struct audit {
   char *counted_event;
   json_t *counted_last;
 };
-
-static uint64_t now_ns(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec;
-}
 
 /* The id becomes a file's name and part of JSON. */
 static bool is_name(const char *name) {
@@ -155,7 +149,7 @@ static void count(struct audit *audit, const char *event, json_t *fields) {
 }
 
 int audit_summary(struct audit *audit, const char *event, json_t *fields, struct sb_error *error) {
-  uint64_t now = now_ns();
+  uint64_t now = monotonic_ns();
   if (now - audit->window_ns > FLOOD_WINDOW_NS) {
     audit->window_ns = now;
     audit->written = 0;

@@ -10,12 +10,12 @@
 #include <sys/inotify.h>
 #include <sys/signalfd.h>
 #include <termios.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "cli/session.h"
 #include "core/alloc.h"
 #include "core/cleanup.h"
+#include "core/clock.h"
 #include "core/escape.h"
 #include "core/json.h"
 #include "core/text.h"
@@ -73,12 +73,6 @@ struct watch {
   struct termios saved;
 };
 
-static uint64_t now_ns(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec;
-}
-
 /* ---- the screen ---- */
 
 static void say(struct watch *watch, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -93,7 +87,7 @@ static void say(struct watch *watch, const char *format, ...) {
 }
 
 static void await_quiet(struct watch *watch) {
-  watch->quiet_until_ns = now_ns() + QUIET_NS;
+  watch->quiet_until_ns = monotonic_ns() + QUIET_NS;
 }
 
 static bool is_shown(const struct watch *watch, const struct question *question) {
@@ -121,7 +115,7 @@ static void show_oldest(struct watch *watch) {
       (is_shown(watch, watch->pending[0].question) && !has_changed_size(watch)))
     return;
   const struct pending *oldest = &watch->pending[0];
-  uint64_t now = now_ns();
+  uint64_t now = monotonic_ns();
   watch->width = prompt_width(STDOUT_FILENO);
   watch->height = prompt_height(STDOUT_FILENO);
   struct prompt_view view = {
@@ -183,7 +177,7 @@ static void add_pending(struct watch *watch, size_t session, const json_t *messa
   watch->pending[watch->pending_count++] = (struct pending){
       .session = session,
       .question = question,
-      .deadline_ns = now_ns() + (uint64_t)(left * 1e9),
+      .deadline_ns = monotonic_ns() + (uint64_t)(left * 1e9),
   };
   if (!watch->keys)
     list_question(watch, &watch->pending[watch->pending_count - 1]);
@@ -449,7 +443,7 @@ static void read_keys(struct watch *watch) {
   ssize_t got = read(STDIN_FILENO, bytes, sizeof bytes);
   if (got <= 0)
     watch->over = true;
-  else if (got == 1 && (now_ns() >= watch->quiet_until_ns || bytes[0] == '\003'))
+  else if (got == 1 && (monotonic_ns() >= watch->quiet_until_ns || bytes[0] == '\003'))
     take_key(watch, bytes[0]);
   else
     await_quiet(watch);

@@ -20,12 +20,12 @@
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/un.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "core/alloc.h"
 #include "core/child.h"
 #include "core/cleanup.h"
+#include "core/clock.h"
 #include "core/file.h"
 #include "engine/caps.h"
 #include "engine/connecting.h"
@@ -57,12 +57,6 @@ struct connecting {
   size_t waiting_count, waiting_limit;
   uint64_t retry_at_ns, signals_at_ns; /* when queues and signals are looked at again */
 };
-
-static uint64_t now_ns(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec;
-}
 
 /* ---- connecting ---- */
 
@@ -136,7 +130,8 @@ static uint64_t deadline_of(int socket) {
   if (getsockopt(socket, SOL_SOCKET, SO_SNDTIMEO, &limit, &length) < 0 ||
       (limit.tv_sec == 0 && limit.tv_usec == 0))
     return 0;
-  return now_ns() + (uint64_t)limit.tv_sec * 1000000000ull + (uint64_t)limit.tv_usec * 1000ull;
+  return monotonic_ns() + (uint64_t)limit.tv_sec * 1000000000ull +
+         (uint64_t)limit.tv_usec * 1000ull;
 }
 
 static bool keep_waiting(struct connecting *connecting, const struct caller *caller, int *object) {
@@ -171,7 +166,7 @@ static bool is_done(struct connecting *connecting, struct waiting *waiting, bool
     return true;
   }
   int result = attempt_again(connecting, waiting, &blocking);
-  bool late = waiting->until_ns && now_ns() >= waiting->until_ns;
+  bool late = waiting->until_ns && monotonic_ns() >= waiting->until_ns;
   if (has_to_wait(caller, result, blocking) && !late) {
     if (!look_for_signals || !caller_is_signalled(caller, connecting->proc))
       return false;
@@ -189,13 +184,13 @@ static void forget(struct connecting *connecting, size_t index) {
 
 /* Who waits must not take all our time from who does not. */
 static uint64_t next_look(uint64_t began_ns, uint64_t at_least_ns) {
-  uint64_t now = now_ns(), idle = (now - began_ns) * IDLE_SHARE;
+  uint64_t now = monotonic_ns(), idle = (now - began_ns) * IDLE_SHARE;
   return now + (idle > at_least_ns ? idle : at_least_ns);
 }
 
 /* From the last to the first: `ready` is by their places of before. */
 static void look_at_waiting(struct connecting *connecting, const struct pollfd *ready) {
-  uint64_t now = now_ns();
+  uint64_t now = monotonic_ns();
   bool retry = now >= connecting->retry_at_ns, signals = now >= connecting->signals_at_ns;
   for (size_t i = connecting->waiting_count; i-- > 0;) {
     bool is_unix = connecting->waiting[i].caller.family == AF_UNIX;
@@ -221,7 +216,7 @@ static bool waits_for_queue(const struct connecting *connecting) {
 static int next_timeout(const struct connecting *connecting) {
   if (connecting->waiting_count == 0)
     return -1;
-  uint64_t now = now_ns(), at = connecting->signals_at_ns;
+  uint64_t now = monotonic_ns(), at = connecting->signals_at_ns;
   if (connecting->retry_at_ns < at && waits_for_queue(connecting))
     at = connecting->retry_at_ns;
   return at > now ? (int)((at - now) / 1000000) + 1 : 0;

@@ -14,6 +14,7 @@
 
 #include "core/alloc.h"
 #include "core/cleanup.h"
+#include "core/clock.h"
 #include "core/file.h"
 #include "core/path.h"
 #include "engine/keeping.h"
@@ -180,7 +181,7 @@ int renew_check_writers(struct keeping *keeping, struct kept_name *name) {
   if (result < 0)
     return result;
   _cleanup_close_ int object = mounts_open(name->path);
-  uint64_t now = keeping_now_ns(), until = name->writer_until_ns;
+  uint64_t now = monotonic_ns(), until = name->writer_until_ns;
   name->writer_until_ns = 0;
   int way = object < 0 ? 0 : find_way_in(object);
   int held = object < 0 || way ? 0 : held_inside(keeping, name->path);

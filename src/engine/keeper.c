@@ -14,12 +14,12 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "core/alloc.h"
 #include "core/child.h"
 #include "core/cleanup.h"
+#include "core/clock.h"
 #include "core/file.h"
 #include "core/path.h"
 #include "engine/keeping.h"
@@ -34,12 +34,6 @@
 #define SLICE_NS      (100ull * 1000) /* the least there is */
 
 /* ---- its own side ---- */
-
-uint64_t keeping_now_ns(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec;
-}
 
 /* What is only told for the record is dropped rather than waited for. */
 void keeping_tell(const struct keeping *keeping, enum keeper_kind kind, int errnum,
@@ -182,13 +176,13 @@ static void walk_granted(struct keeping *keeping, size_t from) {
 static void walk(struct keeping *keeping, size_t max_depth) {
   const struct kept_visitor visitor = {on_folder, on_found, keeping};
   keeping->folder_count = 0; /* a second walk meets the same folders */
-  uint64_t began = keeping_now_ns();
+  uint64_t began = monotonic_ns();
   for (size_t i = 0; i < keeping->list.tree_count; i++) {
     if (powers_go(&keeping->powers, IN_OWN) == 0)
       walk_tree(keeping, &keeping->list.trees[i], max_depth, &visitor);
   }
   keeping->walked |= max_depth == 0;
-  uint64_t pause = (keeping_now_ns() - began) * WALK_SHARE;
+  uint64_t pause = (monotonic_ns() - began) * WALK_SHARE;
   keeping->walk_pause_ns = pause > WALK_AFTER_NS ? pause : WALK_AFTER_NS;
 }
 
@@ -262,7 +256,7 @@ static void look_everywhere(struct keeping *keeping) {
   for (size_t i = 0; i < keeping->list.name_count; i++)
     keeping->list.names[i].dirty = true;
   if (keeping->walk_at_ns == 0)
-    keeping->walk_at_ns = keeping_now_ns() + keeping->walk_pause_ns;
+    keeping->walk_at_ns = monotonic_ns() + keeping->walk_pause_ns;
   keeping->root_changed = true;
   keeping->lost = false;
 }
@@ -271,7 +265,7 @@ static void mark_unwatched(struct keeping *keeping) {
   for (size_t i = 0; i < keeping->list.name_count; i++)
     keeping->list.names[i].dirty |= !keeping->list.names[i].watched;
   if (keeping->changes < 0 && keeping->walk_at_ns == 0)
-    keeping->walk_at_ns = keeping_now_ns() + keeping->walk_pause_ns;
+    keeping->walk_at_ns = monotonic_ns() + keeping->walk_pause_ns;
 }
 
 static void mark_written(struct keeping *keeping) {
@@ -284,7 +278,7 @@ static int next_timeout(const struct keeping *keeping) {
   int timeout = keeping->writers ? WRITER_MS : keeping->polls ? POLL_MS : -1;
   if (keeping->walk_at_ns == 0)
     return timeout;
-  uint64_t now = keeping_now_ns();
+  uint64_t now = monotonic_ns();
   int left = keeping->walk_at_ns > now ? (int)((keeping->walk_at_ns - now) / 1000000) + 1 : 0;
   return timeout < 0 || left < timeout ? left : timeout;
 }
@@ -315,7 +309,7 @@ static void work(struct keeping *keeping) {
   check_appeared(keeping);
   if (keeping->root_changed)
     root_compare(keeping);
-  if (keeping->walk_at_ns && keeping_now_ns() >= keeping->walk_at_ns) {
+  if (keeping->walk_at_ns && monotonic_ns() >= keeping->walk_at_ns) {
     keeping->walk_at_ns = 0;
     walk(keeping, 0);
   }
@@ -361,7 +355,7 @@ static _Noreturn void keep(struct keeping *keeping) {
   look_everywhere(keeping);
   check_names(keeping);
   walk(keeping, 1); /* where names appear most; the rest later */
-  keeping->walk_at_ns = keeping_now_ns() + WALK_AFTER_NS;
+  keeping->walk_at_ns = monotonic_ns() + WALK_AFTER_NS;
   root_compare(keeping);
   keeping_tell(keeping, KEEPER_READY, 0, "");
   for (;;)

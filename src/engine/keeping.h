@@ -47,8 +47,6 @@ struct keeping {
   uint64_t walk_pause_ns; /* how long after the last time, at least */
 };
 
-uint64_t keeping_now_ns(void);
-
 /* ---- telling the monitor ---- */
 
 void keeping_tell(const struct keeping *keeping, enum keeper_kind kind, int errnum,

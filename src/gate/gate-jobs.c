@@ -6,6 +6,7 @@
 
 #include "core/alloc.h"
 #include "core/cleanup.h"
+#include "core/clock.h"
 #include "core/pages.h"
 #include "gate/gate-private.h"
 #include "gate/once.h"
@@ -130,7 +131,7 @@ static void send_next(struct gate *gate) {
     int result = send_job(gate, job);
     if (result == 0) {
       job->sent = true;
-      job->since_ns = once_now_ns();
+      job->since_ns = monotonic_ns();
       return;
     }
     gate->jobs = job->next;
@@ -189,7 +190,7 @@ static void fail_all(struct gate *gate, int result) {
  * second walk they wait for the mount in their look-up, which holds none. */
 static void announce(struct gate *gate, struct grant_job *job) {
   job->ready = true;
-  job->since_ns = once_now_ns();
+  job->since_ns = monotonic_ns();
   for (struct waiting **place = &job->waiting; *place;) {
     struct waiting *waiting = *place;
     if (!waiting->holds_lock) {
@@ -207,7 +208,7 @@ static void announce(struct gate *gate, struct grant_job *job) {
 /* A name that the kernel does not remember is looked up with its folder locked, and what leads to a
  * mount point it remembers: only who walks to a new one may have to wait. */
 static void clear_way(struct gate *gate, struct grant_job *job) {
-  job->since_ns = once_now_ns(); /* who comes back is not sent away at once: it would fail */
+  job->since_ns = monotonic_ns(); /* who comes back is not sent away at once: it would fail */
   if (gate->trigger->walking && job->request.kind == BROKER_GRANT)
     gate->trigger->walking(gate, job->path);
 }
@@ -216,7 +217,7 @@ static void clear_way(struct gate *gate, struct grant_job *job) {
  * behind it, revocations too. */
 void jobs_mind_locks(struct gate *gate) {
   struct grant_job *job = gate->jobs;
-  if (!job || !job->sent || once_now_ns() <= job->since_ns + PATIENCE_NS)
+  if (!job || !job->sent || monotonic_ns() <= job->since_ns + PATIENCE_NS)
     return;
   if (!job->ready)
     clear_way(gate, job);

@@ -4,12 +4,13 @@
 
 #include <stdbool.h>
 
+#include "core/clock.h"
 #include "gate/once.h"
 
 #define REST_NS (1000ull * 1000 * 1000)
 
 static bool is_over(const struct links *links, size_t i) {
-  return once_now_ns() - links->items[i].at_ns > REST_NS;
+  return monotonic_ns() - links->items[i].at_ns > REST_NS;
 }
 
 static size_t find(const struct links *links, pid_t thread) {
@@ -30,7 +31,7 @@ void links_add(struct links *links, pid_t thread) {
     links->items[i].count = 0;
   }
   links->items[i].count++;
-  links->items[i].at_ns = once_now_ns();
+  links->items[i].at_ns = monotonic_ns();
 }
 
 unsigned links_take(struct links *links, pid_t thread) {

@@ -25,6 +25,7 @@
 
 #include "core/alloc.h"
 #include "core/cleanup.h"
+#include "core/clock.h"
 #include "gate/notify.h"
 #include "gate/tell.h"
 
@@ -149,7 +150,7 @@ static void lent_free(struct lent *lent) {
 }
 
 void notify_take_lent(struct notify *notify) {
-  uint64_t now = once_now_ns();
+  uint64_t now = monotonic_ns();
   for (struct lent **place = &notify->lent; *place;) {
     struct lent *lent = *place;
     if (lent->held || lent->until_ns > now) {
@@ -172,7 +173,7 @@ void notify_release_lent(const struct held *held) {
     if (lent->held != held)
       continue;
     lent->held = NULL;
-    lent->until_ns = once_now_ns() + LENT_NS;
+    lent->until_ns = monotonic_ns() + LENT_NS;
     held->notify->gate->signalled = true; /* so that we come back */
   }
 }

@@ -23,6 +23,7 @@
 
 #include "core/alloc.h"
 #include "core/cleanup.h"
+#include "core/clock.h"
 #include "engine/cellar.h"
 #include "gate/notify.h"
 
@@ -196,10 +197,10 @@ static void receive(struct notify *notify) {
 static void trigger_serve(struct gate *gate, short ready) {
   struct notify *notify = gate->trigger_state;
   struct pollfd calls = {.fd = notify->listener, .events = POLLIN, .revents = ready};
-  uint64_t until = once_now_ns() + TURN_NS;
+  uint64_t until = monotonic_ns() + TURN_NS;
   for (int i = 0; i < TURN_LIMIT && calls.revents & POLLIN; i++) {
     receive(notify);
-    if (once_now_ns() > until || poll(&calls, 1, 0) != 1)
+    if (monotonic_ns() > until || poll(&calls, 1, 0) != 1)
       return;
   }
   if (!(calls.revents & POLLIN))

@@ -1,18 +1,12 @@
 /* What was allowed once, for a moment; see once.h. */
 #include "gate/once.h"
+#include "core/clock.h"
 
 #include <poll.h>
 #include <sys/pidfd.h>
-#include <time.h>
 #include <unistd.h>
 
 #define ONCE_NS (2ull * 1000 * 1000 * 1000)
-
-uint64_t once_now_ns(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec;
-}
 
 static bool has_ended(const struct once *once) {
   struct pollfd end = {.fd = once->pidfd, .events = POLLIN};
@@ -36,7 +30,7 @@ static struct once *find(struct once_list *list, pid_t process, const struct sta
   for (size_t i = 0; i < ONCE_COUNT; i++) {
     struct once *once = &list->items[i];
     if (process > 0 && once->process == process && is_object(once, object) &&
-        once->until_ns > once_now_ns() && !has_ended(once))
+        once->until_ns > monotonic_ns() && !has_ended(once))
       return once;
   }
   return NULL;
@@ -66,7 +60,7 @@ void once_remember(struct once_list *list, pid_t process, const struct stat *obj
       .device = object->st_dev,
       .inode = object->st_ino,
       .changed = object->st_ctim,
-      .until_ns = once_now_ns() + ONCE_NS,
+      .until_ns = monotonic_ns() + ONCE_NS,
   };
   once->used[use] = true;
 }

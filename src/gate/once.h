@@ -42,6 +42,3 @@ bool once_give_back(struct once_list *list, pid_t process, const struct stat *ob
                     enum once_use use);
 
 void once_clear(struct once_list *list);
-
-/* The clock that such moments are measured by. */
-uint64_t once_now_ns(void);

@@ -6,10 +6,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "core/alloc.h"
 #include "core/cleanup.h"
+#include "core/clock.h"
 #include "core/escape.h"
 #include "core/file.h"
 #include "core/json.h"
@@ -25,15 +25,9 @@ enum { AUDIT_BURST = 200, AUDIT_PER_SECOND = 20, NOTICE_BURST = 20, NOTICE_PER_S
 /* How long who watches all sessions has to find one that has just begun. */
 #define ARRIVAL_NS (3ull * 1000 * 1000 * 1000)
 
-static uint64_t real_clock(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec;
-}
-
 uint64_t decisions_now(const struct decisions *decisions) {
   const struct decision_services *services = &decisions->config.services;
-  return services->clock ? services->clock(services->context) : real_clock();
+  return services->clock ? services->clock(services->context) : monotonic_ns();
 }
 
 struct decisions *decisions_new(const struct decisions_config *config) {

@@ -7,7 +7,6 @@
 #include <string.h>
 #include <sys/random.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "core/cleanup.h"
@@ -25,12 +24,6 @@
 #define GATE_LOOK_NS        (100ull * 1000 * 1000)
 #define TURN_NS             (5ull * 1000 * 1000)
 #define TURN_MESSAGES       32
-
-uint64_t monotonic_ns(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec;
-}
 
 struct turn turn_new(void) {
   return (struct turn){.until_ns = monotonic_ns() + TURN_NS};

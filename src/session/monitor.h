@@ -4,6 +4,7 @@
 #include <signal.h>
 
 #include "audit/audit.h"
+#include "core/clock.h"
 #include "engine/engine.h"
 #include "gate/gate.h"
 #include "net/publish.h"
@@ -82,8 +83,6 @@ void monitor_notify(struct monitor *monitor, const struct session_notice *notice
 
 /* The answer to cmd.stats. */
 json_t *monitor_stats_json(struct monitor *monitor);
-
-uint64_t monotonic_ns(void);
 
 /* A turn of somebody whose messages the workload causes: a few of them, and not for long. The
  * limits, signals, the terminal and the clients have theirs, too. */

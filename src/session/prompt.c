@@ -9,11 +9,11 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/random.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "core/alloc.h"
 #include "core/cleanup.h"
+#include "core/clock.h"
 #include "core/id.h"
 #include "core/text.h"
 #include "session/prompt-text.h"
@@ -46,12 +46,6 @@ struct prompt {
   bool plain;
   bool fits; /* the question that is shown, on the screen */
 };
-
-static uint64_t now_ns(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec;
-}
 
 /* ---- the terminal ---- */
 
@@ -121,7 +115,7 @@ static void make_cooked(struct prompt *prompt) {
 }
 
 static void await_quiet(struct prompt *prompt) {
-  prompt->quiet_until_ns = now_ns() + QUIET_NS;
+  prompt->quiet_until_ns = monotonic_ns() + QUIET_NS;
 }
 
 /* What the screen takes late is seen late: then the time in which no key counts begins again. */
@@ -172,7 +166,7 @@ static void draw(struct prompt *prompt) {
   const struct question *question = shown_question(prompt);
   if (!question)
     return;
-  uint64_t now = now_ns();
+  uint64_t now = monotonic_ns();
   struct prompt_view view = {
       .session_id = prompt->session_id,
       .mark = prompt->mark,
@@ -225,7 +219,7 @@ static void hide(struct prompt *prompt) {
   terminal_resize(prompt->terminal); /* if it has changed meanwhile */
   if (alternate)
     shrink_screen(prompt->terminal);
-  prompt->resize_ns = alternate ? now_ns() + RESTORE_NS : 0;
+  prompt->resize_ns = alternate ? monotonic_ns() + RESTORE_NS : 0;
 }
 
 static void show_next(struct prompt *prompt) {
@@ -305,7 +299,7 @@ static void read_keys(struct prompt *prompt) {
     give_up(prompt);
     return;
   }
-  if (now_ns() < prompt->quiet_until_ns || got > 1 || prompt->output.length > 0) {
+  if (monotonic_ns() < prompt->quiet_until_ns || got > 1 || prompt->output.length > 0) {
     bool interrupted = memchr(bytes, CTRL_C, (size_t)got); /* denies, so it is never too early */
     if (interrupted)
       interrupt(prompt);
@@ -340,7 +334,7 @@ void prompt_watch(const struct prompt *prompt, struct pollfd *watched) {
 
 /* What was said before it was asked comes before it, unless the screen stands still. */
 static bool has_caught_up(struct prompt *prompt) {
-  uint64_t now = now_ns();
+  uint64_t now = monotonic_ns();
   if (prompt->behind_until_ns == 0)
     prompt->behind_until_ns = now + BEHIND_NS;
   if (!terminal_catch_up(prompt->terminal) && now < prompt->behind_until_ns)
@@ -357,7 +351,7 @@ void prompt_step(struct prompt *prompt, const struct pollfd *watched) {
     read_keys(prompt);
   if (prompt->fd < 0)
     return;
-  if (prompt->resize_ns && now_ns() >= prompt->resize_ns) {
+  if (prompt->resize_ns && monotonic_ns() >= prompt->resize_ns) {
     prompt->resize_ns = 0;
     terminal_resize(prompt->terminal);
   }
@@ -376,7 +370,7 @@ uint64_t prompt_next_step(const struct prompt *prompt) {
     return prompt->resize_ns;
   if (!prompt->shown && count_pending(prompt) == 0)
     return 0;
-  uint64_t next = now_ns() + LENT_NS;
+  uint64_t next = monotonic_ns() + LENT_NS;
   return prompt->behind_until_ns && prompt->behind_until_ns < next ? prompt->behind_until_ns : next;
 }
 

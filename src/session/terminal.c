@@ -11,11 +11,11 @@
 #include <sys/ioctl.h>
 #include <sys/signalfd.h>
 #include <termios.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "core/alloc.h"
 #include "core/cleanup.h"
+#include "core/clock.h"
 #include "core/file.h"
 
 #define BUFFER_SIZE 8192
@@ -23,12 +23,6 @@
 /* How long the last output of a session waits that somebody has ended: he waits as well. */
 #define KILLED_WAIT_NS (2ull * 1000 * 1000 * 1000)
 #define LAST_STEP_MS   50
-
-static uint64_t now_ns(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec;
-}
 
 static int first_terminal_output(const struct terminal *terminal) {
   static const int order[] = {STDOUT_FILENO, STDERR_FILENO, STDIN_FILENO};
@@ -320,7 +314,7 @@ void terminal_relay(struct terminal *terminal, const struct pollfd watched[TERMI
 
 struct terminal_patience terminal_patience_new(int signals, bool killed) {
   return (struct terminal_patience){.signals = signals,
-                                    .until_ns = killed ? now_ns() + KILLED_WAIT_NS : 0};
+                                    .until_ns = killed ? monotonic_ns() + KILLED_WAIT_NS : 0};
 }
 
 static bool wants_end(int signal) {
@@ -331,7 +325,7 @@ static bool may_wait(struct terminal_patience *patience) {
   struct signalfd_siginfo info;
   while (read(patience->signals, &info, sizeof info) == sizeof info)
     patience->over |= wants_end((int)info.ssi_signo);
-  patience->over |= patience->until_ns && now_ns() >= patience->until_ns;
+  patience->over |= patience->until_ns && monotonic_ns() >= patience->until_ns;
   return !patience->over;
 }
 
