@@ -438,6 +438,38 @@ def test_killed_before_a_further_file_was_known(log, files):
     assert result.exit == 0, result
 
 
+def head_at(path, lines):
+    """What chain.head says when the chain ends after that many lines of a file."""
+    with open(path, "rb") as source:
+        kept = source.read().splitlines(True)[:lines]
+    segment = path.split(".")[-2]
+    last = json.loads(kept[-1])
+    return (f"{last['seq']:020} {last['hash']} {int(segment) if segment.isdigit() else 1:010} "
+            f"{sum(map(len, kept)):020}\n")
+
+
+def test_killed_at_a_further_file_is_no_tampering(log):
+    """It has its own first line and one record, of which chain.head does not know yet. The control: one
+    more record is told."""
+    assert log.run("true").exit == 0
+    for _ in range(2):
+        before = begin_further_file(log)
+    further, = set(os.listdir(log.folder)) - set(before)
+    number = int(further.split(".")[1])
+    last = os.path.join(log.folder, f"chain.{number - 1}.jsonl")
+    further, head = os.path.join(log.folder, further), os.path.join(log.folder, "chain.head")
+    with open(further) as source:
+        lines = source.read().splitlines(True)[:2]
+    with open(further, "w") as out:
+        out.write("".join(lines))
+    count = len(open(last).read().splitlines())
+    for known, exit in ((count, 0), (count - 1, 1)):
+        with open(head, "w") as out:
+            out.write(head_at(last, known))
+        result = log.verify()
+        assert result.exit == exit and ("more records" in result.stdout) == bool(exit), result
+
+
 def test_an_approval_that_cannot_be_recorded_is_none(small):
     """The person says yes, the disk says no: the file stays closed, and both are told."""
     data = dynamic.ground(small.box)
