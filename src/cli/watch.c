@@ -129,7 +129,9 @@ static void show_oldest(struct watch *watch) {
   };
   _cleanup_text_ struct text text = {0};
   tcflush(STDIN_FILENO, TCIFLUSH); /* typed before anybody could see the question */
-  screen_append_reset(&(struct screen){0}, &text);
+  /* Sessions in the background may have asked for keys as sequences; what they printed is not known
+   * here. */
+  screen_append_reset(&(struct screen){.keys_known = true}, &text);
   watch->fits = prompt_append_question(&text, oldest->question, &view);
   watch->over |= cli_print(text_string(&text)) != 0;
   memcpy(watch->shown, oldest->question->id, sizeof watch->shown);

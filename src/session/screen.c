@@ -183,9 +183,10 @@ static void append_mode(struct text *text, size_t mode, bool on) {
  * the user's again, also for bold text. Not all terminals know it (tmux, the Linux console), and
  * within margins of the workload any line of a question could be lost: they are taken away once
  * more, and the cursor, which that sends to the top, is put back. Images that lie over the text
- * would stay there, or below it in its colour. Keys are bytes; the newer way to ask for that, and
- * the ways to take images and the status line away, are only used where a program has used such,
- * for a terminal that does not know them may move the cursor or show them. Attributes come last:
+ * would stay there, or below it in its colour. Keys are bytes; the newer way to ask for that is
+ * taken by some terminals for one to put the cursor back, so it is put where it was, and that way
+ * and those to take images and the status line away are only used where a program has used such: a
+ * terminal that does not know them may show them. Attributes come last:
  * some take the older way for one. */
 void screen_append_reset(const struct screen *screen, struct text *text) {
   text_append(text, "\030\033\\");
@@ -195,7 +196,7 @@ void screen_append_reset(const struct screen *screen, struct text *text) {
   if (screen->images)
     text_append(text, "\033_Ga=d,q=2\033\\");
   if (screen->keys_known)
-    text_append(text, "\033[=0;1u");
+    text_append(text, "\0337\033[=0;1u\0338");
   text_append(
       text,
       "\033[>4;0m\033(B\017\033[0m\033>\033]104\033\\\033]105\033\\\033]110\033\\\033]111\033\\");

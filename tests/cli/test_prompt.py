@@ -641,6 +641,19 @@ def test_watch_answers_with_keys(box, data):
         assert exit_status(terminal) == 0
 
 
+def test_watch_asks_for_keys_as_bytes(outer, box, data):  # noqa: F811
+    """Of a terminal that a session in the background has asked for sequences."""
+    run = shlex.join(dynamic.wrap(box, ["sh", "-c", f"printf '\\033[>8u'; cat {data}/a.txt"], ["--supervised"]))
+    outer.sendline(f"{run} &")
+    outer.see("\x1b[>8u")
+    outer.sendline(f"{shlex.quote(box.world.command)} watch")
+    assert b"\x1b[=0;1u" in outer.see(ASKED)
+    press(outer, "s")
+    outer.see("allowed")
+    outer.send("q")
+    outer.see("content of a")
+
+
 def test_watch_shows_it_again_on_a_smaller_screen(box, data):
     """What does not fit any more is not allowed by what was seen before."""
     with dynamic.asking(box, ["cat", f"{data}/a.txt"]) as session:
