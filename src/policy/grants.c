@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "audit/audit.h"
@@ -86,12 +87,19 @@ static const char *project_of(const struct policy_context *context, enum grant_s
   return scope == SCOPE_PROJECT ? context->project : NULL;
 }
 
+/* Of anything else that cannot be read it is not known what it denies: also of a link that leads
+ * nowhere. */
+static bool is_absent(const char *file) {
+  struct stat status;
+  return lstat(file, &status) < 0 && (errno == ENOENT || errno == ENOTDIR);
+}
+
 static int read_list(const struct policy_context *context, enum grant_scope scope, const char *file,
                      struct grant_list *ret_list, struct sb_error *error) {
   _cleanup_free_ char *data = NULL;
   size_t length = 0;
   int result = file_read_at(AT_FDCWD, file, POLICY_FILE_MAX, &data, &length);
-  if (result == -ENOENT || result == -ENOTDIR)
+  if (result < 0 && is_absent(file))
     return 0;
   if (result < 0) {
     _cleanup_free_ char *shown = escape_string(file);
@@ -384,7 +392,7 @@ int grants_apply(struct policy *policy, const struct policy_context *context,
                  enum grant_scope scope, struct sb_error *error) {
   _cleanup_grants_ struct grant_list list = {0};
   _cleanup_free_ char *file = grants_file(context, scope);
-  if (!file || access(file, F_OK) < 0)
+  if (!file || is_absent(file))
     return 0;
   if (read_list(context, scope, file, &list, error) < 0)
     return -1;

@@ -45,11 +45,15 @@ static int fail_read(const char *file, int errnum, struct sb_error *error) {
                  errnum == ENOENT ? "check the file's name" : "make it readable, or remove it");
 }
 
-/* 1 if the name exists as that type, 0 if it does not exist, -1 with an error else. */
+/* 1 if the name exists as that type, 0 if it does not exist, -1 with an error else. A link that
+ * leads nowhere is no absent file: somebody has put his rules behind it. */
 static int probe(const char *file, mode_t type, int flags, struct sb_error *error) {
   struct stat status;
-  if (fstatat(AT_FDCWD, file, &status, flags) < 0)
+  if (fstatat(AT_FDCWD, file, &status, AT_SYMLINK_NOFOLLOW) < 0)
     return errno == ENOENT || errno == ENOTDIR ? 0 : fail_read(file, errno, error);
+  if (S_ISLNK(status.st_mode) && !(flags & AT_SYMLINK_NOFOLLOW) &&
+      fstatat(AT_FDCWD, file, &status, 0) < 0)
+    return fail_read(file, errno, error);
   if ((status.st_mode & S_IFMT) == type)
     return 1;
   return fail_type(file, status.st_mode, type == S_IFDIR ? "a folder" : "a regular file", error);

@@ -231,6 +231,33 @@ def test_a_wrong_grants_file_stops_every_start(files):
     assert "did you mean 'path'?" in result.stderr
 
 
+@pytest.mark.parametrize("name", ["policy.yaml", "grants.yaml"])
+@pytest.mark.parametrize("target", ["/no/such/file", "policy.yaml", "grants.yaml"])
+def test_a_link_that_leads_nowhere_stops_every_start(files, name, target):
+    """Whoever put it there has rules behind it, also such that deny."""
+    folder = files.box.home(".config/sandbox")
+    files.box.identity.folder(folder)
+    assert files.box.run(["true"]).exit == 0, "the control"
+    os.symlink(target, f"{folder}/{name}")
+    result = files.box.run(["true"])
+    assert result.exit == 125 and f"{folder}/{name}" in result.stderr and "fix:" in result.stderr, result
+
+
+def test_grants_that_cannot_be_looked_for_stop_every_start(files):
+    if files.box.identity.uid == 0:
+        pytest.skip("root may look everywhere")
+    grant(files, "  - {decision: deny, path: /x, access: read}\n")
+    projects = files.box.home(".config/sandbox/projects")
+    files.box.identity.folder(projects)
+    assert files.box.run(["true"]).exit == 0, "the control"
+    os.chmod(projects, 0)
+    try:
+        result = files.box.run(["true"])
+        assert result.exit == 125 and "Permission denied" in result.stderr, result
+    finally:
+        os.chmod(projects, 0o700)
+
+
 def test_only_an_administrator_approves_for_everybody(files):
     if files.box.identity.uid == 0:
         pytest.skip("root may, and would change this machine")
