@@ -16,15 +16,28 @@
 
 #define MESSAGE_LIMIT (64u << 20)
 
-int client_connect(const char *folder) {
+static void set_timeout(int fd, int option, unsigned milliseconds) {
+  struct timeval patience = {.tv_sec = milliseconds / 1000,
+                             .tv_usec = (suseconds_t)(milliseconds % 1000) * 1000};
+  setsockopt(fd, SOL_SOCKET, option, &patience, sizeof patience);
+}
+
+/* Who has asked a session that is stopped, and did not wait, has a place in its queue until it goes
+ * on: when that is full, the next one waits for a place. Returns the descriptor or a negative
+ * errno; EAGAIN if patience has ended. */
+static int connect_to(const char *folder, unsigned patience_ms) {
   struct sockaddr_un address = {.sun_family = AF_UNIX};
   _cleanup_free_ char *path = path_join(folder, "control.sock");
   if (strlen(path) >= sizeof address.sun_path)
     return -ENAMETOOLONG;
   strcpy(address.sun_path, path);
   _cleanup_close_ int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  if (fd < 0 || connect(fd, (struct sockaddr *)&address, sizeof address) < 0)
+  if (fd < 0)
     return -errno;
+  set_timeout(fd, SO_SNDTIMEO, patience_ms);
+  if (connect(fd, (struct sockaddr *)&address, sizeof address) < 0)
+    return -errno;
+  set_timeout(fd, SO_SNDTIMEO, CLIENT_WAIT_FOREVER);
   return steal_fd(&fd);
 }
 
@@ -39,14 +52,20 @@ static int check_owner(int fd, struct sb_error *error) {
 }
 
 void client_set_patience(const struct client_connection *connection, unsigned milliseconds) {
-  struct timeval patience = {.tv_sec = milliseconds / 1000,
-                             .tv_usec = (suseconds_t)(milliseconds % 1000) * 1000};
-  setsockopt(connection->fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+  set_timeout(connection->fd, SO_RCVTIMEO, milliseconds);
+}
+
+static int fail_silent(struct sb_error *error) {
+  sb_fail(error, SB_CODE_SYSTEM, 0, "the session does not answer");
+  return sb_hint(error, "was it stopped with Ctrl-Z? Bring it back with 'fg' or 'bg', or end it "
+                        "with 'sandbox kill'");
 }
 
 int client_begin(const char *folder, unsigned patience_ms, struct client_connection *ret_connection,
                  struct sb_error *error) {
-  struct client_connection connection = {.fd = client_connect(folder)};
+  struct client_connection connection = {.fd = connect_to(folder, patience_ms)};
+  if (connection.fd == -EAGAIN)
+    return fail_silent(error);
   if (connection.fd < 0) {
     sb_fail(error, SB_CODE_NOT_FOUND, -connection.fd, "the session does not answer");
     return sb_hint(error, "it has ended: 'sandbox ps' lists those that run");
@@ -153,15 +172,6 @@ static int parse(const char *line, size_t length, json_t **ret_message, struct s
   return 0;
 }
 
-static int fail_read(ssize_t got, struct sb_error *error) {
-  if (got == -EAGAIN) {
-    sb_fail(error, SB_CODE_SYSTEM, 0, "the session does not answer");
-    return sb_hint(error, "was it stopped with Ctrl-Z? Bring it back with 'fg' or 'bg', or end it "
-                          "with 'sandbox kill'");
-  }
-  return fail_ended(got, error);
-}
-
 int client_read(struct client_connection *connection, json_t **ret_message,
                 struct sb_error *error) {
   struct text *input = &connection->input;
@@ -178,7 +188,7 @@ int client_read(struct client_connection *connection, json_t **ret_message,
     int fds[FD_PASS_LIMIT];
     ssize_t got = fd_receive(connection->fd, fds, buffer, sizeof buffer);
     if (got <= 0)
-      return fail_read(got, error);
+      return got == -EAGAIN ? fail_silent(error) : fail_ended(got, error);
     if (input->length > MESSAGE_LIMIT)
       return sb_fail(error, SB_CODE_SYSTEM, 0, "the session's answer is too long");
     if (fds[0] >= 0 || !input->length)

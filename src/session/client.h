@@ -15,9 +15,6 @@ struct client_connection {
   int fds[FD_PASS_LIMIT]; /* descriptors that came with the last message, -1 where none */
 };
 
-/* Connects to <folder>/control.sock. Returns the descriptor or a negative errno. */
-int client_connect(const char *folder);
-
 /* How long to wait for a session whose monitor may be stopped (Ctrl-Z), in milliseconds. */
 #define CLIENT_PATIENCE       2000
 #define CLIENT_SHORT_PATIENCE 400 /* where others wait in line */

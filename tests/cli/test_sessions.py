@@ -1,10 +1,12 @@
 """Running sessions seen from outside: ps, kill, stats, completion, and what a crash leaves."""
 
+import contextlib
 import json
 import os
 import re
 import select
 import signal
+import socket
 import subprocess
 import time
 
@@ -81,6 +83,24 @@ def test_ps_does_not_wait_for_a_stopped_session(box):
         answers = {session["sid"]: session["responsive"] for session in json.loads(result.stdout)}
         assert answers == {sid: False, other: True}
         assert sandbox(box, "exec", sid, "--", "true").exit == 125
+
+
+def test_ps_does_not_wait_for_a_place_in_the_queue_of_a_stopped_session(box):
+    """Everybody who has asked before and did not wait is still in it."""
+    path = os.path.join(box.identity.runtime, "sandbox", "{}", "control.sock")
+    with running(box, ["sleep", "30"]) as (process, sid), contextlib.ExitStack() as stack:
+        os.kill(process.pid, signal.SIGSTOP)
+        with pytest.raises(BlockingIOError):
+            while True:
+                client = stack.enter_context(socket.socket(socket.AF_UNIX))
+                client.setblocking(False)
+                client.connect(path.format(sid))
+        result = sandbox(box, "ps", "--json", timeout=10)
+        assert [session["responsive"] for session in json.loads(result.stdout)] == [False], result
+        assert sandbox(box, "exec", sid, "--", "true", timeout=10).exit == 125
+        os.kill(process.pid, signal.SIGCONT)
+        stack.close()
+        assert sandbox(box, "exec", sid, "--", "true", timeout=10).exit == 0, "the control"
 
 
 def test_kill_reaches_a_stopped_session(box):
