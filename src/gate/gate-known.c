@@ -84,11 +84,6 @@ void gate_note_hidden(const struct gate *gate, const struct access_request *requ
 
 /* ---- not writable ---- */
 
-/* What is hidden is hidden from writers, too, also before it is there (a shell's history). */
-static bool hides_name(const struct gate *gate, const char *path) {
-  return policy_decide(gate->config.policy, path, ACCESS_READ).verdict == VERDICT_HIDE;
-}
-
 /* By its mode, without a sandbox: no option of ours would help. */
 static bool is_closed(const char *path) {
   return faccessat(AT_FDCWD, path, W_OK, AT_EACCESS) < 0 && errno == EACCES;
@@ -96,7 +91,8 @@ static bool is_closed(const char *path) {
 
 int gate_refuse_write(const struct gate *gate, const struct access_request *request,
                       const char *place) {
-  if (hides_name(gate, request->path)) {
+  /* Also before it is there: a shell's history. */
+  if (gate_hides(gate, request->path)) {
     gate_note_hidden(gate, request);
     return EACCES;
   }

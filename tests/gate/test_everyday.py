@@ -212,7 +212,7 @@ def test_the_first_use_of_a_cache(box, work):
 
 
 @pytest.mark.parametrize("script", [
-    "mkdir ~/.cache ~/.cache/other", "mkdir ~/.m2 && touch ~/.m2/settings.xml", "touch ~/.npm",
+    "mkdir ~/.cache ~/.cache/other", "mkdir ~/.m2 && touch ~/.m2/other", "touch ~/.npm",
     "mkdir ~/.gradle/caches", "ln -s /tmp ~/.npm"])
 def test_what_is_not_made_for_a_cache(box, gate, script):
     """Only its folder is, and not where a link leads. The control is the test above."""
@@ -221,7 +221,7 @@ def test_what_is_not_made_for_a_cache(box, gate, script):
     os.symlink(box.home("private"), box.home(".gradle"))
     result = box.plain([box.world.command, "run", "--gate", gate, "-c", script])
     assert result.exit == 1 and "Read-only file system" in result.stderr, result
-    for name in (".cache/other", ".m2/settings.xml", ".npm", "private/caches"):
+    for name in (".cache/other", ".m2/other", ".npm", "private/caches"):
         assert not os.path.lexists(box.home(name)), name
 
 
