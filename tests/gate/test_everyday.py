@@ -208,7 +208,20 @@ def test_the_first_use_of_a_cache(box, work):
     assert os.stat(box.home(".npm")).st_uid == os.stat(box.home()).st_uid
     assert work("""
         [ -w ~/.cache ] && mkdir -p ~/.cache/pip/http && echo page >~/.cache/pip/http/1
+        mkdir -p ~/.cache/composer/files ~/.gradle/workers ~/.gradle/native/25
         cd ~/.cache && cat pip/http/1 go-build/00/a""").split() == ["page", "object"]
+
+
+def test_perl_modules(box, work):
+    """cpanm unpacks, builds and logs in the home folder, whatever it installs, and wherever to."""
+    needs("cpanm")
+    box.identity.file(box.path("module/Makefile.PL"), "use ExtUtils::MakeMaker;\n"
+                      "WriteMakefile(NAME => 'Every::Day', VERSION => '1.0');\n")
+    box.identity.file(box.path("module/lib/Every/Day.pm"),
+                      "package Every::Day;\nsub answer { 42 }\n1;\n")
+    assert work("""
+        cpanm --quiet --notest --local-lib /tmp/perl ./module >/dev/null 2>/tmp/said || cat /tmp/said
+        perl -I/tmp/perl/lib/perl5 -MEvery::Day -e 'print Every::Day::answer()'""") == "42"
 
 
 @pytest.mark.parametrize("script", [
