@@ -126,7 +126,8 @@ print(open("link0").read(), end="")
 """
 
 
-@pytest.mark.parametrize("links", [2, gates.LINKS - 1])
+# It takes the kernel so long that somebody is likely to mount something meanwhile: 13 links are 39 in three walks.
+@pytest.mark.parametrize("links", [2, 12])
 def test_a_winding_path_keeps_nobody_else_waiting(box, gate, ground, links):
     """The kernel needs milliseconds for it, and the monitor must not need much longer: it has other things
     to do. Where it walks itself (seccomp notify) it gives up at some length. The control is outside."""
