@@ -300,6 +300,8 @@ static const char *problem_of(int upper, const char *name, const struct stat *ne
   return is_closed ? "the file cannot be read" : NULL;
 }
 
+static const char deleted_meanwhile[] = "deleted in the original since the session began";
+
 static void read_object(struct reading *reading, int upper, int lower, const char *name,
                         const struct stat *new, const struct stat *old, size_t depth) {
   _cleanup_free_ char *link = S_ISLNK(new->st_mode) ? read_link_at(upper, name) : NULL;
@@ -312,7 +314,7 @@ static void read_object(struct reading *reading, int upper, int lower, const cha
     struct layer_change *change = add(reading, CHANGE_CREATED, name, NULL, new, link);
     change->problem = problem_of(upper, name, new);
     if (was_copied_up(upper, name))
-      change->conflict = "deleted in the original since the session began";
+      change->conflict = deleted_meanwhile;
     return;
   }
   int same = same_objects(upper, lower, name, new, old);
@@ -384,6 +386,63 @@ static int open_place(const char *path, const char *what, struct sb_error *error
   return sb_fail(error, SB_CODE_CONFLICT, -fd, "opening %s '%s'", what, shown);
 }
 
+/* ---- renamed files ---- */
+
+/* What a copy has in common with its original. Which object that was the kernel tells only to who
+ * may open any by its handle. */
+struct likeness {
+  struct timespec written;
+  off_t size;
+  mode_t mode;
+};
+
+static bool look_at(int root, const char *path, struct likeness *ret_likeness) {
+  const char *name;
+  struct stat status;
+  _cleanup_close_ int parent = layer_open_parent(root, path, &name);
+  if (parent < 0 || fstatat(parent, name, &status, AT_SYMLINK_NOFOLLOW) < 0)
+    return false;
+  memset(ret_likeness, 0, sizeof *ret_likeness); /* compared byte by byte */
+  ret_likeness->written = status.st_mtim;
+  ret_likeness->size = status.st_size;
+  ret_likeness->mode = status.st_mode;
+  return true;
+}
+
+static int by_likeness(const void *left, const void *right) {
+  return memcmp(left, right, sizeof(struct likeness));
+}
+
+/* Of everything in the original that the session deleted. Sorted, new. */
+static struct likeness *collect_deleted(const struct layer *layer, size_t *ret_count) {
+  struct likeness *deleted = xcalloc(layer->count, sizeof *deleted);
+  size_t count = 0;
+  for (size_t i = 0; i < layer->count; i++) {
+    const struct layer_change *change = &layer->changes[i];
+    count += change->kind == CHANGE_DELETED && look_at(layer->lower, change->path, &deleted[count]);
+  }
+  qsort(deleted, count, sizeof *deleted, by_likeness);
+  *ret_count = count;
+  return deleted;
+}
+
+/* Nobody deleted the original of a file that the session has only given another name: it is there
+ * still, under the name that the session deleted. */
+static void forgive_renamed(struct layer *layer) {
+  _cleanup_free_ struct likeness *deleted = NULL;
+  size_t count = 0;
+  for (size_t i = 0; i < layer->count; i++) {
+    struct layer_change *change = &layer->changes[i];
+    struct likeness copy;
+    if (change->conflict != deleted_meanwhile || !look_at(layer->upper, change->path, &copy))
+      continue;
+    if (!deleted)
+      deleted = collect_deleted(layer, &count);
+    if (bsearch(&copy, deleted, count, sizeof copy, by_likeness))
+      change->conflict = NULL;
+  }
+}
+
 int layer_read(const struct overlay *overlay, size_t index, const char *home,
                struct layer *ret_layer, struct sb_error *error) {
   _cleanup_layer_ struct layer layer = {.place = &overlay->layers[index], .upper = -1, .lower = -1};
@@ -399,6 +458,7 @@ int layer_read(const struct overlay *overlay, size_t index, const char *home,
   text_clear(&reading.path);
   if (layer.count)
     qsort(layer.changes, layer.count, sizeof *layer.changes, by_path);
+  forgive_renamed(&layer);
   *ret_layer = layer;
   layer = (struct layer){.upper = -1, .lower = -1};
   return 0;

@@ -192,6 +192,23 @@ def test_what_was_deleted_meanwhile_is_a_conflict(caller):
     assert not (caller.project / "edited").exists()
 
 
+def test_what_was_renamed_is_no_conflict(caller):
+    """Its original is still there, under the old name; unless somebody deleted that."""
+    fill(caller, FILES)
+    (caller.project / "second").write_text("second\n")
+    caller.own()
+    script = "mv edited renamed; mkdir -p new; mv second new/second"
+    sid, other = caller.overlay(script), caller.overlay(script)
+    applied = caller.run("apply", sid)
+    assert applied.returncode == 0, applied.stderr
+    assert (caller.project / "renamed").read_text() == FILES["edited"]
+    assert (caller.project / "new/second").read_text() == "second\n"
+    assert not (caller.project / "edited").exists() and not (caller.project / "second").exists()
+    for name in ("renamed", "new/second"):
+        (caller.project / name).unlink()
+    assert caller.run("apply", other).stderr.count("deleted in the original") == 2
+
+
 def test_new_files_in_a_deleted_folder_are_a_conflict(caller):
     fill(caller, FILES)
     sid = caller.overlay("rm -r gone")
