@@ -4,6 +4,7 @@ A row says what is attempted, which refusals are right inside, and what the same
 without the sandbox. A control that does not succeed must say so here, with the errno.
 """
 
+import contextlib
 import dataclasses
 import os
 import time
@@ -203,7 +204,7 @@ class Live:
     def __init__(self, box, options=(), inside=True, kept=False):
         """kept: go on only when the keeper watches, so that changes are answered, not compared."""
         import subprocess
-        self.box = box
+        self.box, self.last_words = box, ""
         log = os.path.join(box.identity.runtime, f"live-{id(self)}.log")
         if kept:
             options = (*options, "--log", log, "--log-level", "debug")
@@ -216,20 +217,26 @@ class Live:
             os.unlink(log)
 
     def ask(self, command):
-        self.process.stdin.write(f"{{ {command}\n}} 2>&1; echo; echo END-OF-ANSWER\n")
-        self.process.stdin.flush()
+        try:
+            self.process.stdin.write(f"{{ {command}\n}} 2>&1; echo; echo END-OF-ANSWER\n")
+            self.process.stdin.flush()
+        except BrokenPipeError:
+            raise AssertionError(f"the session has ended: {self.last_words}") from None
         lines = []
         for line in self.process.stdout:
             if line.strip() == "END-OF-ANSWER":
                 break
             lines.append(line)
+        else:
+            self.last_words = "".join(lines)
         return "".join(lines).strip()
 
     def __enter__(self):
         return self
 
     def __exit__(self, *_):
-        self.process.stdin.close()
+        with contextlib.suppress(BrokenPipeError):
+            self.process.stdin.close()
         try:
             self.process.wait(5)
         except Exception:
