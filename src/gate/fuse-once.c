@@ -116,7 +116,8 @@ static bool starts_below(const struct held *held) {
 
 bool fuse_must_begin_anew(const struct held *held) {
   const struct node *above = held->node->parent;
-  return held->waiting.holds_lock && above && (!above->parent || starts_below(held));
+  return held->waiting.holds_lock && !fuse_is_listing(held) && above &&
+         (!above->parent || starts_below(held));
 }
 
 /* Another thread may have led all of them elsewhere after this one had begun to walk: then it only

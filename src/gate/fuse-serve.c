@@ -265,6 +265,7 @@ static void list_names(struct held *held, size_t size, off_t offset) {
   held->size = size;
   held->offset = offset;
   if (!listing_of(&held->info)->allowed) {
+    held->waiting.holds_lock = true;
     held_ask(held, held_wants[held->call]);
     return;
   }

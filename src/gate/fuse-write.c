@@ -12,9 +12,9 @@
 
 /* ---- locks ---- */
 
-/* The kernel holds the locks of the folders that a call changes, of the name in them that it
- * removes or moves, and of a file whose attributes it changes. What cannot be told is in the way.
- * Nobody else is: the kernel walks a second time only once, and the call would fail then. */
+/* The kernel holds the locks of the folders that a call changes or lists, of the name in them that
+ * it removes or moves, and of a file whose attributes it changes. What cannot be told is in the
+ * way. Nobody else is: the kernel walks a second time only once, and the call would fail then. */
 static bool is_locked(const struct node *node, const char *name, const char *path) {
   char own[PATH_MAX];
   if (!node || !path || !node_path(node, own, sizeof own))
@@ -37,7 +37,10 @@ static void send_away(struct held *held, const char *path) {
     fuse_stand_in(held);
     return;
   }
-  fuse_reply_err(held->request, ESTALE);
+  if (path && fuse_is_listing(held))
+    fuse_serve(held); /* of what is being mounted the names may be read */
+  else
+    fuse_reply_err(held->request, ESTALE);
   held_free(held);
 }
 

@@ -71,7 +71,7 @@ struct target fuse_caller(fuse_req_t request) {
 /* What looks at a descriptor walks no path, and would not meet the mount. */
 static bool is_on_descriptor(const struct held *held) {
   struct target caller = fuse_caller(held->request);
-  return held->call == CALL_GETATTR && quiet_has_descriptor(&caller);
+  return fuse_is_listing(held) || (held->call == CALL_GETATTR && quiet_has_descriptor(&caller));
 }
 
 /* So long a way cannot be gone again. Nothing is opened through here but files and folders. */

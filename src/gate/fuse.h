@@ -77,6 +77,11 @@ static inline struct fuse_gate *fuse_gate_of(fuse_req_t request) {
   return fuse_req_userdata(request);
 }
 
+/* It reads names, with the folder locked, and walks no path. */
+static inline bool fuse_is_listing(const struct held *held) {
+  return held->call == CALL_READDIR || held->call == CALL_READDIRPLUS;
+}
+
 /* A node is known by two numbers: its own, and that of the question in its place. */
 #define QUESTION ((fuse_ino_t)1)
 

@@ -2,6 +2,7 @@
 mounts for all."""
 
 import os
+import time
 
 import pytest
 
@@ -120,6 +121,30 @@ def test_files_in_a_folder_in_which_somebody_waits_to_write(box, gate, ground):
     assert lines(result) == ["content", "over"], (result, it.asked)
     writes = [path for op, path in it.asked if op == "write"]
     assert writes == [f"{ground}/sub", *(f"{ground}/sub/{name}" for name in names)], it.asked
+
+
+LISTING = """
+import os, sys, time
+ground = sys.argv[1]
+open(f"{ground}/sub/below").close()
+folder = os.open(f"{ground}/sub", os.O_RDONLY | os.O_DIRECTORY)
+open("ready", "w").close()
+while not os.path.exists("go"):
+    time.sleep(0.02)
+print(os.listdir(folder), open(f"{ground}/exact").read(), end="", flush=True)
+"""
+
+
+def test_who_lists_a_folder_that_was_above_a_mount(box, gate, ground):
+    """It was opened when nothing could be mounted on it. Its names are asked for when something can: the kernel
+    has it locked meanwhile, and neither that call nor the next approval is stuck."""
+    with gates.Session(box, gate, ["/usr/bin/python3", "-c", LISTING, ground], lambda event: gates.approve()) as it:
+        assert sessions.eventually(lambda: os.path.exists(box.path("ready"))), it.asked
+        os.rename(f"{ground}/sub/below", f"{ground}/sub/moved")  # so that it is taken back
+        time.sleep(0.5)
+        gates.go_on(box)
+        result = it.finish(20)
+    assert lines(result) == ["['moved'] content of the exact one"], (result, it.asked)
 
 
 # By a descriptor: the kernel holds the file's own lock while it checks the right to do this. What was allowed
