@@ -164,6 +164,17 @@ static bool has_moved(struct nodes *nodes, const struct node *node) {
          !is_same_object(&status, &node->status) && may_follow(node, &status);
 }
 
+static bool is_gone(const struct node *node) {
+  return node->status.st_ino == 0;
+}
+
+/* Its folder was moved away, and is back, or another one has its name. Who uses it would be sent to
+ * look the name up anew, and once more to meet the mount: the kernel does that only once. */
+static bool has_come_back(struct nodes *nodes, const struct node *node, const struct stat *status) {
+  return is_gone(node) && (node->status.st_mode & S_IFMT) == (status->st_mode & S_IFMT) &&
+         is_current(nodes, node->parent);
+}
+
 int nodes_fd(struct nodes *nodes, struct node *node) {
   if (node->fd >= 0 && has_moved(nodes, node))
     close_node(nodes, node);
@@ -179,7 +190,7 @@ int nodes_fd(struct nodes *nodes, struct node *node) {
   if (fd < 0)
     return fd;
   bool same = is_same_object(&status, &node->status);
-  if (!same && !may_follow(node, &status))
+  if (!same && !may_follow(node, &status) && !has_come_back(nodes, node, &status))
     return -ESTALE;
   if (!same)
     node->status = status;

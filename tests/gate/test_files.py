@@ -459,6 +459,24 @@ def test_a_file_in_a_replaced_folder_is_the_new_one(box, gate, ground, how):
     assert (result.stdout, len(it.asked)) == ("2\n", 1), (result, it.asked)
 
 
+@pytest.mark.parametrize("writes", ["false", "true"])
+def test_a_file_in_a_folder_that_was_away(box, gate, ground, writes):
+    """Somebody moved it and has moved it back: the first access finds the file again."""
+    box.identity.file(box.home("writes.yaml"), f"version: 1\nfilesystem: {{ask_writes: {writes}}}\n")
+    below = f"{ground}/sub/below"
+    first = f"echo more >>{below}; cat {below}" if writes == "true" else f"cat {below}"
+    with gates.halfway(box, gate, f"{first} >seen", f"cat {below} {below}", lambda event: gates.approve(),
+                       ["--policy", box.home("writes.yaml")]) as it:
+        os.rename(f"{ground}/sub", f"{ground}/away")
+        time.sleep(0.5)
+        os.rename(f"{ground}/away", f"{ground}/sub")
+        time.sleep(0.2)
+        gates.go_on(box)
+        result = it.finish()
+    with open(box.path("seen")) as seen:
+        assert result.stdout == 2 * seen.read() != "", (result, it.asked)
+
+
 @pytest.mark.parametrize("how", ["removed", "moved"])
 def test_a_replaced_folder_is_the_new_one(box, gate, ground, how):
     """One that was allowed as a whole. Nobody is asked again."""
