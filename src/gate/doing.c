@@ -75,12 +75,20 @@ const struct trap *doing_trap(const struct doing *doing) {
   return seccomp_trap(doing->compat ? COMPAT : NATIVE, (int)doing->number);
 }
 
+/* "root/usr": we must not go there by way of the gate, and its names are the host's. */
+static const char *below_root(const char *path) {
+  size_t length = strlen("root");
+  return strncmp(path, "root", length) == 0 && path[length] == '/' ? path + length : NULL;
+}
+
 /* As we would have to write it: "self" is whoever looks. */
 static char *whole_path(const struct doing *doing, const char *start, const char *path) {
   static const char *const selves[] = {"/proc/self/", "/proc/thread-self/"};
   for (size_t i = 0; i < ARRAY_SIZE(selves); i++) {
-    if (strncmp(path, selves[i], strlen(selves[i])) == 0)
-      return xasprintf("/proc/%d/%s", (int)doing->target.thread, path + strlen(selves[i]));
+    if (strncmp(path, selves[i], strlen(selves[i])) != 0)
+      continue;
+    const char *own = path + strlen(selves[i]), *below = below_root(own);
+    return below ? xstrdup(below) : xasprintf("/proc/%d/%s", (int)doing->target.thread, own);
   }
   return path[0] == '/' ? xstrdup(path) : xasprintf("%s/%s", start, path);
 }

@@ -77,6 +77,16 @@ def test_what_is_watched_may_be_asked_for_to_write(box, gate, watched):
 
 
 @places("sub", "top")
+@pytest.mark.parametrize("root", ["/proc/self/root", "/proc/thread-self/root"])
+def test_a_watch_by_way_of_the_root_in_proc(box, gate, watched, root):
+    path, changed = watched
+    need_to_know(gate, path)
+    argv = [files(box), "watch", root + path]
+    assert watch(box, gate, argv, gates.deny(), changed) == (["watch EACCES"], [(want(path), path)])
+    assert watch(box, gate, argv, gates.approve(), changed) == (["watch changed"], [(want(path), path)])
+
+
+@places("sub", "top")
 def test_a_watch_on_what_was_looked_at_before(box, gate, watched):
     """The kernel remembers the name then, and looks nothing up. (Whoever looks at a file is asked for it.)"""
     path, changed = watched
