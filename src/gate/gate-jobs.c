@@ -76,6 +76,8 @@ static bool is_of_answer(const struct grant_job *job) {
 
 /* Whoever said yes would not know why the command is told no all the same. */
 static void note_failure(const struct gate *gate, const struct grant_job *job, int result) {
+  if (job->revoked)
+    return;
   for (const struct waiting *waiting = job->waiting; waiting; waiting = waiting->next_in_job)
     decisions_note_failed(gate->config.decisions, &waiting->request, -result);
 }
@@ -91,7 +93,7 @@ static void finish_job(struct gate *gate, struct grant_job *job, int result, int
     gate->trigger->granted(gate, job->path, mounted);
   if (is_left_open(job, result))
     gate->config.services.held(gate->config.services.context, job->path);
-  if (result < 0 && !job->revoked && is_of_answer(job))
+  if (result < 0 && is_of_answer(job))
     note_failure(gate, job, result);
   tell_waiting(job, result == 0 && !job->revoked ? OUTCOME_RETRY : OUTCOME_REFUSE, fd);
   job_free(job);
@@ -156,7 +158,8 @@ static bool is_repeated(struct grant_job *job) {
 
 /* Was it mounted before the broker died? Nobody knows. What is there without our knowledge could
  * never be revoked: it is taken back, with what it may have covered, before anybody goes on. */
-static void undo_grant(struct gate *gate, struct grant_job *job) {
+static void undo_grant(struct gate *gate, struct grant_job *job, int result) {
+  note_failure(gate, job, result);
   note_mount(gate, job);
   gate_take_back(gate, job->path, steal_pointer(job->waiting));
   while (strv_contains(&gate->granted, job->path))
@@ -174,7 +177,7 @@ static void fail_all(struct gate *gate, int result) {
     next = job->next;
     looks &= job->request.kind != BROKER_LOOK;
     if (job->sent && job->request.kind == BROKER_GRANT)
-      undo_grant(gate, job);
+      undo_grant(gate, job, result);
     job->next = NULL;
     job->sent = job->ready = false;
     if (is_repeated(job))
