@@ -8,6 +8,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/close_range.h>
+#include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
@@ -15,6 +17,9 @@
 #include <sys/sysmacros.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+/* How often to look whether the command has stopped before it has begun. */
+#define STOPPED_MS 50
 
 static int fail(struct command_failure *failure, enum step step) {
   failure->errnum = errno;
@@ -175,12 +180,17 @@ static _Noreturn void run_leader(const struct command *command, struct command_f
   lead(pid);
 }
 
-/* Waits until every copy of the pipe's other end is closed: by the exec, or by the failure. */
-static void await_exec(int done[2]) {
-  char byte;
+/* Waits until every copy of the pipe's other end is closed: by the exec, or by the failure. The
+ * terminal's keys reach the command before that already. If one stops it, nobody would be told, nor
+ * could have it go on, for we wait here: so it goes on at once. */
+static void await_exec(int done[2], pid_t leader) {
+  struct pollfd end = {.fd = done[0], .events = POLLIN};
   close(done[1]);
-  while (read(done[0], &byte, 1) < 0 && errno == EINTR)
-    ;
+  while (poll(&end, 1, STOPPED_MS) <= 0) {
+    siginfo_t info = {0};
+    if (waitid(P_PID, (id_t)leader, &info, WSTOPPED | WNOHANG) == 0 && info.si_pid == leader)
+      kill(leader, SIGCONT);
+  }
   close(done[0]);
 }
 
@@ -197,7 +207,7 @@ static pid_t spawn_with_leader(const struct command *command, struct command_fai
   }
   if (leader == 0)
     run_leader(command, failure, ret_command);
-  await_exec(done);
+  await_exec(done, leader);
   return leader;
 }
 

@@ -12,6 +12,7 @@ import time
 import pexpect
 import pytest
 
+import dynamic
 from harness import SLOWNESS, children
 from sessions import listed, sandbox
 
@@ -212,6 +213,19 @@ def test_large_input(inside):
 
 
 # ---- job control: bubblewrap#162 #571, sandbox-runtime#76 ----
+
+
+def test_stopped_before_it_has_begun(box):
+    """Ctrl-Z at any moment of a start: whoever it stops goes on, for nobody else could have it do so."""
+    for attempt in range(45):
+        terminal = Terminal(box, dynamic.wrap(box, ["true"], ["--gate", "notify"]))
+        try:
+            terminal.ptyproc.delayafterclose = 0
+            time.sleep((attempt % 15) * 0.002 * SCALE)
+            os.write(terminal.child_fd, b"\x1a")
+            terminal.expect(pexpect.EOF)
+        finally:
+            terminal.end()
 
 
 def test_job_control_in_a_shell_inside(inside):
