@@ -21,11 +21,13 @@ static bool is_named_secret(const struct gate *gate, const char *path) {
   return policy_decide(gate->config.policy, path, ACCESS_READ).secret;
 }
 
-/* In an empty root a grant may cover earlier ones: it shows the same objects, but for writing and
- * for a secret that was allowed by itself. The FUSE gate serves such a folder by itself. */
-static bool may_be_covered(const struct gate *gate, const char *mount) {
-  return gate->config.plan->gate == GATE_NOTIFY && strv_contains(&gate->granted, mount) &&
-         !strv_contains(&gate->granted_writable, mount) && !is_named_secret(gate, mount);
+/* A grant may cover earlier ones: it shows the same objects, but for a secret that was allowed by
+ * itself, and one for reading does not let them be written to. Nor is one for reading needed with
+ * FUSE, which serves such a folder by itself. */
+static bool may_be_covered(const struct gate *gate, const char *mount, bool writable) {
+  bool suffices = writable || (gate->config.plan->gate == GATE_NOTIFY &&
+                               !strv_contains(&gate->granted_writable, mount));
+  return suffices && strv_contains(&gate->granted, mount) && !is_named_secret(gate, mount);
 }
 
 static bool is_below(const char *path, const char *folder) {
@@ -44,18 +46,19 @@ static bool has_writable_below(const struct policy *policy, const char *path) {
   return false;
 }
 
-static bool has_mount_below(const struct gate *gate, const char *path) {
+static bool has_mount_below(const struct gate *gate, const char *path, bool writable) {
   STRV_FOREACH (mount, &gate->mounts) {
-    if (is_below(*mount, path) && !may_be_covered(gate, *mount))
+    if (is_below(*mount, path) && !may_be_covered(gate, *mount, writable))
       return true;
   }
-  return has_writable_below(gate->config.policy, path) || touched_has_writable_below(gate, path);
+  return !writable &&
+         (has_writable_below(gate->config.policy, path) || touched_has_writable_below(gate, path));
 }
 
 /* Would a mount there be met? Not if it covers native mounts, or the folder that the call starts
  * from. */
-static bool is_met(const struct gate *gate, const char *point, const char *below) {
-  return !has_mount_below(gate, point) && strcmp(point, "/") != 0 &&
+static bool is_met(const struct gate *gate, const char *point, const char *below, bool writable) {
+  return !has_mount_below(gate, point, writable) && strcmp(point, "/") != 0 &&
          !(below && path_is_under(below, point));
 }
 
@@ -76,7 +79,7 @@ static char *grant_point(struct gate *gate, const char *tree, const char *path, 
     length = strlen(path); /* a decision for something else is not for this */
   for (;;) {
     _cleanup_free_ char *point = length ? xstrndup(path, length) : xstrdup("/");
-    if (is_met(gate, point, below) && !holds_revoked(gate, point, writable))
+    if (is_met(gate, point, below, writable) && !holds_revoked(gate, point, writable))
       return steal_pointer(point);
     if (path[length] == '\0')
       return NULL;

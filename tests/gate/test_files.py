@@ -591,6 +591,22 @@ def test_every_write_may_be_asked_for(box, gate, ground):
     assert {op for op, _ in asked} == {"write"} and len(asked) == len(ways), asked
 
 
+def test_a_folder_may_be_asked_for_after_what_is_in_it(box, gate, ground):
+    """A file is written to, then one beside it is made, as an editor does, and renamed over it; files that were read
+    before, and written to, are there as before. The control is outside."""
+    box.identity.file(box.home("writes.yaml"), "version: 1\nfilesystem: {ask_writes: true}\n")
+    script = ("cat {0}/read; echo more >>{0}/a; echo other >>{0}/deep/b; echo new >{0}/c; mv {0}/c {0}/a; "
+              "echo last >>{0}/deep/b; cat {0}/a {0}/deep/b {0}/read; ls {0} {0}/deep")
+    for place in ("outside", "inside"):
+        for name in ("read", "a", "deep/b"):
+            box.identity.file(f"{ground}/{place}/{name}", f"content of {name}\n")
+    outside = box.plain(["/bin/sh", "-c", script.format(f"{ground}/outside")])
+    inside, asked = gates.run(box, gate, ["/bin/sh", "-c", script.format(f"{ground}/inside")],
+                              lambda event: gates.approve(), options=["--policy", box.home("writes.yaml")])
+    assert inside.stdout.replace("/inside", "/outside") == outside.stdout and not inside.stderr, (inside, asked)
+    assert [path for op, path in asked if op == "write"] == [f"{ground}/inside{name}" for name in ("/a", "/deep/b", "")]
+
+
 def test_what_was_allowed_for_reading_may_be_asked_for_again_for_writing(box, gate, ground):
     """As an editor does: it reads, and writes later. Also in a folder that was allowed as a whole."""
     box.identity.file(box.home("writes.yaml"), "version: 1\nfilesystem: {ask_writes: true}\n")

@@ -37,6 +37,27 @@ def test_revoking_takes_effect_for_new_opens(box, gate, ground):
     assert len(it.asked) == 2
 
 
+@pytest.mark.escape
+@pytest.mark.parametrize("revoked, lost, kept", [("", "new", "file"), ("/file", "file", "new")])
+def test_what_covers_earlier_grants_is_revoked(box, gate, ground, revoked, lost, kept):
+    """A file was allowed to be written to, then the folder that it is in. What the other answer allows stays so, and
+    nothing else is read or written any more."""
+    box.identity.file(box.home("writes.yaml"), "version: 1\nfilesystem: {ask_writes: true}\n")
+    box.identity.file(f"{ground}/covered/file", "content\n")
+    first = f"echo more >>{ground}/covered/file; echo more >{ground}/covered/new"
+    then = "; ".join(f"cat {ground}/covered/{name}; echo {name} >>{ground}/covered/{name}" for name in (lost, kept))
+    with gates.halfway(box, gate, first, then, first_approved(2), ["--policy", box.home("writes.yaml")]) as it:
+        answer = sessions.sandbox(box, "policy", "revoke", "--session", it.sid, f"{ground}/covered{revoked}")
+        gates.go_on(box)
+        result = it.finish()
+    before = {"file": "content\nmore\n", "new": "more\n"}
+    assert answer.exit == 0 and result.stdout == before[kept], (answer, result, it.asked)
+    assert it.asked[2:] == [(op, f"{ground}/covered/{lost}") for op in ("read", "write")], it.asked
+    for name, added in ((lost, ""), (kept, f"{kept}\n")):
+        with open(f"{ground}/covered/{name}") as file:
+            assert file.read() == before[name] + added
+
+
 def test_a_revocation_is_over_when_it_says_so(box, gate, ground):
     """The broker sleeps meanwhile, as it may on a busy machine: nobody is told that all is done."""
     path = f"{ground}/file"
