@@ -217,24 +217,23 @@ void registry_clear(struct registry *registry) {
 
 /* ---- who watches them all ---- */
 
-/* A lock of the open file: it ends with whoever holds it. To look does not take it, so nobody can
- * be mistaken for one who watches. */
-static int open_attendance(const struct host_context *host, int flags) {
-  _cleanup_free_ char *path = path_join(host->runtime_folder, "watch.lock");
-  return open(path, flags | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
+/* A lock of the open folder: it ends with whoever holds it, and leaves nothing. To look does not
+ * take it, so nobody can be mistaken for one who watches. */
+static int open_attendance(const struct host_context *host) {
+  return open(host->runtime_folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 }
 
 int registry_attend(const struct host_context *host) {
   struct flock all = {.l_type = F_RDLCK, .l_whence = SEEK_SET};
   if (file_private_folder(host->runtime_folder) < 0)
     return -1;
-  _cleanup_close_ int fd = open_attendance(host, O_RDWR | O_CREAT);
+  _cleanup_close_ int fd = open_attendance(host);
   return fd < 0 || fcntl(fd, F_OFD_SETLK, &all) < 0 ? -1 : steal_fd(&fd);
 }
 
 bool registry_is_attended(const struct host_context *host) {
   struct flock all = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
-  _cleanup_close_ int fd = open_attendance(host, O_RDONLY);
+  _cleanup_close_ int fd = open_attendance(host);
   return fd >= 0 && fcntl(fd, F_OFD_GETLK, &all) == 0 && all.l_type != F_UNLCK;
 }
 

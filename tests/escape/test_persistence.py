@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from harness import PROTECTED_ABSENT, PROTECTED_PRESENT
+from harness import DYNAMIC, PROTECTED_ABSENT, PROTECTED_PRESENT
 from rows import READ_ONLY, Row, ShellRow, judge, judge_shell, refuses, snapshot, table
 
 pytestmark = pytest.mark.escape
@@ -93,7 +93,7 @@ HOME = [
       for name in (".profile", ".zshenv", ".bash_profile", ".config/fish/config.fish",
                    ".config/autostart/x.desktop", ".config/systemd/user/x.service",
                    ".local/bin/ls", ".gitconfig", ".config/git/config", ".vimrc", ".cargo/bin/x",
-                   ".npm/x", ".cache/pip/x", ".local/share/applications/x.desktop")],
+                   ".local/share/applications/x.desktop")],
     Row("E44", ["write", "{home}/.bashrc"], READ_ONLY, unchanged=("{home}/.bashrc",)),
     Row("E44.chmod", ["chmod", "{home}/.bashrc"], READ_ONLY, unchanged=("{home}/.bashrc",)),
     Row("E44.over", ["rename", P + "README.md", "{home}/.bashrc"], READ_ONLY,
@@ -116,6 +116,10 @@ HOME = [
     Row("E51.flags", ["E51.flags", P + "README.md"], {"EPERM"}, refuses(user=["EPERM"]),
         only=("user",)),
 ]
+
+# Shared caches, which are not there yet.
+CACHES = [Row(f"E43.{name}", ["create", "{home}/" + name], READ_ONLY, unchanged=("{home}/" + name,))
+          for name in (".npm/x", ".cache/pip/x")]
 
 STEPS = [
     ShellRow("E37.git-away", "mv .git was && mkdir -p .git/hooks && echo PAYLOAD >.git/hooks/x",
@@ -174,6 +178,12 @@ def test_protected_creation(box, row):
 
 @table(HOME)
 def test_home_and_system(box, row):
+    judge(box, row)
+
+
+@table(CACHES)
+@pytest.mark.skipif(DYNAMIC, reason="builds may write to their caches there: SECURITY.md, tests/gate/test_everyday.py")
+def test_shared_caches(box, row):
     judge(box, row)
 
 
