@@ -96,11 +96,13 @@ def has_mount(pid, path):
 
 @contextlib.contextmanager
 def slow_to_say_what_it_mounted(broker):
-    with subprocess.Popen(["strace", "-qq", "-p", str(broker), "-e", "inject=move_mount:delay_exit=9000000"],
+    with subprocess.Popen(["strace", "-qq", "-p", str(broker), "-e", "inject=move_mount:delay_exit=5000000"],
                           stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as tracer:
-        assert sessions.eventually(lambda: sessions.status(broker)["TracerPid"] != "0")
-        yield
-        tracer.kill()
+        try:
+            assert sessions.eventually(lambda: sessions.status(broker)["TracerPid"] != "0", harness.TIMEOUT)
+            yield
+        finally:
+            tracer.kill()
 
 
 @pytest.mark.escape
@@ -115,7 +117,8 @@ def test_what_a_broker_mounted_before_it_was_killed_can_be_revoked(box, gate, gr
         broker, init = gates.broker_of(monitor), gates.child_of(monitor, "sandbox-init")
         with slow_to_say_what_it_mounted(broker):
             box.identity.file(box.path("start-over"), "")
-            assert sessions.eventually(lambda: has_mount(init, path))
+            # Whatever the broker may mount before it is as slow.
+            assert sessions.eventually(lambda: has_mount(init, path), harness.TIMEOUT), it.asked
             os.kill(broker, signal.SIGKILL)
         assert sessions.eventually(lambda: os.path.exists(box.path("death")))
         revoked = sessions.sandbox(box, "policy", "revoke", "--session", it.sid, path)
