@@ -115,7 +115,7 @@ static void close_oldest(struct nodes *nodes, const struct node *kept) {
 
 static bool makes_mount(const struct node *parent, int folder, const char *name) {
   char path[PATH_MAX];
-  if (!node_path(parent, path, sizeof path - NAME_MAX - 1))
+  if (!automount_exists() || !node_path(parent, path, sizeof path - NAME_MAX - 1))
     return false; /* mounts have shorter names */
   _cleanup_free_ char *whole = xasprintf("%s/%s", parent->parent ? path : "", name);
   return automount_waits(folder, whole);

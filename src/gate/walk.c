@@ -49,6 +49,7 @@ struct walk {
   char current[PATH_MAX]; /* canonical; "" is the root */
   int here;               /* the same in the view, or -1: it is not there */
   bool native;            /* it is mounted in the view */
+  bool automounts;        /* the host has such folders */
   char rest[2 * PATH_MAX];
   char *next; /* in rest */
   int links, steps;
@@ -195,6 +196,8 @@ static bool is_of_kernel(int fd) {
 
 /* -EREMOTE: the host would have to mount it, and nobody can make a name there. */
 static int open_of_host(const struct walk *walk, const char *path) {
+  if (!walk->automounts)
+    return walk_open(walk->walker->host, path);
   _cleanup_close_ int folder =
       walk_open(walk->walker->host, walk->current[0] ? walk->current : "/");
   if (folder < 0)
@@ -237,8 +240,8 @@ static int step(struct walk *walk, const char *name, size_t length) {
   if (size >= (int)sizeof path)
     return -ENAMETOOLONG;
   memcpy(here, name, length);
-  bool looks = walk->here >= 0 && !automount_waits(walk->here, path);
-  _cleanup_close_ int seen = looks ? walk_open(walk->here, here) : -1;
+  bool waits = walk->automounts && walk->here >= 0 && automount_waits(walk->here, path);
+  _cleanup_close_ int seen = walk->here < 0 || waits ? -1 : walk_open(walk->here, here);
   if (seen >= 0 && fstat(seen, &status) == 0 && status.st_dev != walk->walker->empty)
     return step_native(walk, path, &seen, &status);
   if (walk->native)
@@ -281,7 +284,11 @@ static int walk_on(struct walk *walk) {
 
 int walk_path(const struct walker *walker, const struct walk_request *request,
               struct found *ret_found) {
-  struct walk walk = {.walker = walker, .request = request, .found = ret_found, .here = -1};
+  struct walk walk = {.walker = walker,
+                      .request = request,
+                      .found = ret_found,
+                      .here = -1,
+                      .automounts = automount_exists()};
   *ret_found = FOUND_NONE;
   go_to(&walk, request->path[0] == '/' ? request->top : request->start);
   snprintf(walk.rest, sizeof walk.rest, "%s", request->path);
