@@ -12,7 +12,6 @@
 #include <unistd.h>
 
 #include "api/api.h"
-#include "core/alloc.h"
 #include "core/cleanup.h"
 #include "core/escape.h"
 

@@ -1,14 +1,12 @@
 /* Removing old logs. The chain remembers each removal, so that it is none of those that verifying
  * reports. */
 #include <errno.h>
-#include <fcntl.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "audit/audit.h"
 #include "audit/read.h"
 #include "audit/store.h"
-#include "core/alloc.h"
 #include "core/cleanup.h"
 
 static bool take_record(void *context, const struct audit_raw_line *line) {

@@ -52,9 +52,8 @@ enum backend_feature {
 };
 #define FEATURE(name) (UINT64_C(1) << FEATURE_##name)
 
-/* "network-none", for JSON and tables; "no network at all", for sentences. */
+/* "network-none", for JSON and tables. */
 const char *backend_feature_name(enum backend_feature feature);
-const char *backend_feature_text(enum backend_feature feature);
 
 /* What the policy asks for in words: mode, network, limits. Before the mode is set to static for a
  * back end that cannot ask. Pure. */

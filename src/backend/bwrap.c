@@ -1,6 +1,5 @@
 /* bubblewrap: the plan as its arguments. What it lacks beside the native engine: a /sys of its own,
  * links kept as links, and overlays before 0.11. */
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

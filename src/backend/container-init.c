@@ -9,7 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { OWN_FAILURE = 125, CANNOT_EXECUTE = 126, NOT_FOUND = 127 };
+#include "core/exit-code.h"
 
 static _Noreturn void become_command(char **words, const sigset_t *mask) {
   /* In the foreground of its terminal, if it has one: Ctrl-C is for the command. */
@@ -20,7 +20,7 @@ static _Noreturn void become_command(char **words, const sigset_t *mask) {
   execvp(words[0], words);
   int errnum = errno;
   dprintf(STDERR_FILENO, "sandbox: cannot execute '%s': %s\n", words[0], strerror(errnum));
-  _exit(errnum == ENOENT || errnum == ENOTDIR ? NOT_FOUND : CANNOT_EXECUTE);
+  _exit(errnum == ENOENT || errnum == ENOTDIR ? EXIT_CODE_NOT_FOUND : EXIT_CODE_CANNOT_EXECUTE);
 }
 
 /* Reaps whatever has ended; true if the command is among it. */
@@ -37,17 +37,17 @@ static bool reap(pid_t command, int *ret_status) {
 }
 
 int main(int count, char **words) {
-  int first = count > 1 && strcmp(words[1], "--") == 0 ? 2 : 1, status = OWN_FAILURE;
+  int first = count > 1 && strcmp(words[1], "--") == 0 ? 2 : 1, status = EXIT_CODE_FAILURE;
   sigset_t all, mask;
   if (first >= count)
-    return OWN_FAILURE;
+    return EXIT_CODE_FAILURE;
   sigfillset(&all);
   sigprocmask(SIG_SETMASK, &all, &mask);
   pid_t command = fork();
   if (command == 0)
     become_command(words + first, &mask);
   if (command < 0)
-    return OWN_FAILURE;
+    return EXIT_CODE_FAILURE;
   for (siginfo_t information;;) {
     int number = sigwaitinfo(&all, &information);
     if (number == SIGCHLD && reap(command, &status))

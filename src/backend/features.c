@@ -50,10 +50,6 @@ const char *backend_feature_name(enum backend_feature feature) {
   return features[feature].name;
 }
 
-const char *backend_feature_text(enum backend_feature feature) {
-  return features[feature].text;
-}
-
 void backend_describe_features(uint64_t set, struct strv *ret_words) {
   for (int i = 0; i < FEATURE_COUNT; i++) {
     if (set & UINT64_C(1) << i)

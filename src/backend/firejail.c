@@ -9,7 +9,6 @@
 
 #include "backend/registry.h"
 #include "backend/view.h"
-#include "core/alloc.h"
 #include "core/cleanup.h"
 #include "core/escape.h"
 #include "core/folder.h"

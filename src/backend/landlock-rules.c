@@ -15,8 +15,6 @@
 #include <unistd.h>
 
 #include "backend/landlock.h"
-#include "backend/view.h"
-#include "core/alloc.h"
 #include "core/cleanup.h"
 #include "core/folder.h"
 #include "core/path.h"

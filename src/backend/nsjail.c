@@ -6,7 +6,6 @@
 
 #include "backend/registry.h"
 #include "backend/view.h"
-#include "core/alloc.h"
 #include "core/cleanup.h"
 #include "core/escape.h"
 #include "core/path.h"

@@ -8,7 +8,6 @@
 #include "core/cleanup.h"
 #include "core/json.h"
 #include "session/events.h"
-#include "session/monitor.h"
 #include "session/processes.h"
 
 static double age_of(const struct runner_subject *subject) {

@@ -15,6 +15,7 @@
 #include "core/child.h"
 #include "core/cleanup.h"
 #include "core/escape.h"
+#include "core/exit-code.h"
 
 /* ---- ending ---- */
 
@@ -76,7 +77,7 @@ static int explain_start(struct runner *runner, struct sb_error *error) {
   if (report->doing[0])
     return sb_fail(error, SB_CODE_UNSUPPORTED, report->errnum, "%s: %s", shown, report->doing);
   if (runner->backend->entrance)
-    runner->result->exit_code = report->errnum == ENOENT ? 127 : 126;
+    runner->result->exit_code = exit_code_of_exec(report->errnum);
   return sb_fail(error, SB_CODE_NOT_FOUND, report->errnum, "cannot execute '%s'", shown);
 }
 
@@ -110,7 +111,7 @@ static int exit_code(const struct runner *runner) {
   if (runner->killed)
     return 128 + SIGKILL;
   if (runner->timed_out)
-    return 124;
+    return EXIT_CODE_TIMEOUT;
   return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 

@@ -57,7 +57,6 @@ struct runner {
 /* ---- runner.c ---- */
 
 void runner_ask(struct runner *runner, enum guard_request request, int signal);
-void runner_notify(struct runner *runner, const struct session_notice *notice);
 void runner_name_limit(struct runner *runner, enum limit_kind kind); /* the first is what counts */
 void runner_read_status(struct runner *runner);
 

@@ -3,7 +3,6 @@
  * runner-end.c, as after a run. */
 #include <errno.h>
 #include <fcntl.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -14,6 +13,7 @@
 #include "backend/runner-private.h"
 #include "core/cleanup.h"
 #include "core/escape.h"
+#include "core/exit-code.h"
 #include "core/pty.h"
 
 /* The tools say "1" or print something of their own: what a shell would say is known before. */
@@ -32,7 +32,7 @@ static int check_command(struct runner *runner, struct sb_error *error) {
       remembered = EACCES;
   }
   _cleanup_free_ char *shown = escape_string(plan->arguments.items[0]);
-  runner->result->exit_code = remembered == ENOENT ? 127 : 126;
+  runner->result->exit_code = exit_code_of_exec(remembered);
   sb_fail(error, SB_CODE_NOT_FOUND, remembered, "cannot execute '%s'", shown);
   return sb_hint(error, "name a program that exists, or its full path");
 }

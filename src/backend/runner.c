@@ -9,7 +9,7 @@
 #include "core/alloc.h"
 #include "core/child.h"
 #include "core/cleanup.h"
-#include "core/json.h"
+#include "core/exit-code.h"
 #include "session/events.h"
 
 /* What ends sooner need not be listed, and entering the registry would be a tenth of its time. */
@@ -22,7 +22,7 @@ void runner_ask(struct runner *runner, enum guard_request request, int signal) {
   (void)send(runner->channel, &message, sizeof message, MSG_NOSIGNAL);
 }
 
-void runner_notify(struct runner *runner, const struct session_notice *notice) {
+static void notify(struct runner *runner, const struct session_notice *notice) {
   if (runner->request->listener)
     runner->request->listener(runner->request->listener_context, notice);
 }
@@ -33,8 +33,8 @@ void runner_name_limit(struct runner *runner, enum limit_kind kind) {
   runner->result->limit_hit = true;
   runner->result->limit = kind;
   _cleanup_free_ char *described = limit_describe(runner->request->limits, kind);
-  runner_notify(runner, &(struct session_notice){
-                            .event = SESSION_LIMIT, .text = described, .result = runner->result});
+  notify(runner, &(struct session_notice){
+                     .event = SESSION_LIMIT, .text = described, .result = runner->result});
 }
 
 /* ---- what the guard and the tool say ---- */
@@ -100,7 +100,7 @@ static void enter_registry(struct runner *runner) {
     return;
   runner_control_leave(&runner->control);
   _cleanup_free_ char *text = xasprintf("this session is not in 'sandbox ps': %s", error.message);
-  runner_notify(runner, &(struct session_notice){.event = SESSION_WARNING, .text = text});
+  notify(runner, &(struct session_notice){.event = SESSION_WARNING, .text = text});
 }
 
 /* ---- one look ---- */
@@ -195,7 +195,7 @@ static void tell_end(struct runner *runner) {
   result->wall_seconds = (double)(monotonic_ns() - runner->started_ns) / 1e9;
   log_write(runner->request->log, LOG_INFO, "exited", result->wall_seconds * 1e6,
             json_pack("{s:i, s:s}", "exit", result->exit_code, "backend", runner->backend->name));
-  runner_notify(runner, &(struct session_notice){.event = SESSION_EXITED, .result = result});
+  notify(runner, &(struct session_notice){.event = SESSION_EXITED, .result = result});
 }
 
 #define ATTEMPTS 3 /* to start a tool */
@@ -215,8 +215,7 @@ static bool run_once(struct runner *runner, int attempt, int *ret_result, struct
     return false;
   int result = runner_start(runner, error);
   if (result == 0 && attempt == 0)
-    runner_notify(runner,
-                  &(struct session_notice){.event = SESSION_STARTED, .init = runner->guard});
+    notify(runner, &(struct session_notice){.event = SESSION_STARTED, .init = runner->guard});
   while (result == 0 && !runner->over)
     look_once(runner);
   runner_finish(runner);
@@ -247,7 +246,7 @@ int backend_run_wrapped(const struct backend *backend, const struct backend_requ
 
 int backend_run(const struct backend *backend, const struct backend_request *request,
                 struct session_result *ret_result, struct sb_error *error) {
-  *ret_result = (struct session_result){.exit_code = 125, .capture = CAPTURE_NONE};
+  *ret_result = (struct session_result){.exit_code = EXIT_CODE_FAILURE, .capture = CAPTURE_NONE};
   const struct events_subject subject = {
       .host = request->host,
       .session_id = request->session_id,

@@ -32,7 +32,8 @@ void sbpl_clear(struct sbpl *sbpl) {
 
 /* ---- words of the language ---- */
 
-void sbpl_append_string(struct text *text, const char *string) {
+/* A string of the profile language, quoted. */
+static void append_string(struct text *text, const char *string) {
   text_append_char(text, '"');
   for (; *string; string++) {
     if (*string == '"' || *string == '\\')
@@ -58,7 +59,7 @@ static bool append_below_parameter(struct generator *generator, const char *path
     text_appendf(generator->out, "(param \"%s\")", name);
   } else if (below) {
     text_appendf(generator->out, "(string-append (param \"%s\") ", name);
-    sbpl_append_string(generator->out, path + strlen(folder));
+    append_string(generator->out, path + strlen(folder));
     text_append_char(generator->out, ')');
   }
   return below != NULL;
@@ -74,7 +75,7 @@ static void append_path(struct generator *generator, const char *path) {
   if (!append_below_parameter(generator, path, "TARGET_DIR", request->project) &&
       !append_below_parameter(generator, path, "TMP_DIR", request->temporary) &&
       !append_below_parameter(generator, path, "HOME_DIR", request->home))
-    sbpl_append_string(generator->out, path);
+    append_string(generator->out, path);
 }
 
 /* Folders of macOS that are links; the kernel shows a profile what they lead to. */
@@ -88,7 +89,7 @@ static char *real_name(const char *path) {
 
 static void append_regex(struct generator *generator, const char *expression) {
   text_append(generator->out, "(regex ");
-  sbpl_append_string(generator->out, expression);
+  append_string(generator->out, expression);
   text_append_char(generator->out, ')');
 }
 
@@ -487,7 +488,7 @@ static int collect_rules(struct generator *generator, struct sb_error *error) {
     }
     if (rule->kind == RULE_PROTECT)
       add_rule(&generator->guards, &generator->guard_count, rule);
-    else if (rule->kind != RULE_UNPROTECT)
+    else if (rule->kind <= RULE_HIDE)
       add_rule(&generator->places, &generator->place_count, rule);
   }
   return 0;

@@ -33,6 +33,3 @@ unsigned sbpl_proxy_port(const char *proxy);
 
 /* TARGET_DIR, TMP_DIR, HOME_DIR and CACHE_DIR: what every profile may use, a custom one too. */
 void sbpl_add_parameters(const struct sbpl_request *request, struct strv *parameters);
-
-/* A string of the profile language, quoted. */
-void sbpl_append_string(struct text *text, const char *string);

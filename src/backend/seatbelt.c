@@ -1,6 +1,5 @@
 /* The macOS back end: a generated profile and sandbox-exec. It only makes text, so a command line
  * for a Mac can be made and checked on any machine; running it needs macOS. */
-#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>

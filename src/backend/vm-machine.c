@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include "backend/vm.h"
-#include "core/alloc.h"
 #include "core/cleanup.h"
 
 /* Nothing that costs an emulated processor time and protects only against other guests. */

@@ -202,7 +202,8 @@ bool character_deceives(unsigned code_point) {
   return false;
 }
 
-bool name_deceives(const char *name) {
+/* True if a name has such a character or is not UTF-8. */
+static bool name_deceives(const char *name) {
   size_t length = strlen(name);
   for (size_t i = 0; i < length;) {
     unsigned code_point;

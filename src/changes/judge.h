@@ -55,6 +55,3 @@ const char *change_type_name(mode_t mode);
 
 /* True for a character that hides, reorders or moves the cursor instead of being seen. */
 bool character_deceives(unsigned code_point);
-
-/* True if a name has such a character or is not UTF-8. */
-bool name_deceives(const char *name);

@@ -4,11 +4,9 @@
 #include <sys/stat.h>
 
 #include "changes/changes.h"
-#include "core/alloc.h"
 #include "core/cleanup.h"
 #include "core/escape.h"
 #include "core/json.h"
-#include "core/path.h"
 #include "core/text.h"
 
 /* ---- JSON ---- */

@@ -6,6 +6,7 @@
 #include <stddef.h>
 
 #include "core/error.h"
+#include "core/exit-code.h"
 
 /* What a shell should offer after an option or as an operand. */
 enum completion {
@@ -79,14 +80,6 @@ const struct option_spec *verb_option(const struct verb *verb, size_t index);
 /* What was given. The value is that of the last one, NULL if it was not given or has none. */
 bool invocation_has(const struct invocation *invocation, int id);
 const char *invocation_value(const struct invocation *invocation, int id);
-
-/* Exit codes that are ours; else the workload's own. */
-enum exit_code {
-  EXIT_CODE_TIMEOUT = 124,
-  EXIT_CODE_FAILURE = 125, /* we failed before the workload ran */
-  EXIT_CODE_CANNOT_EXECUTE = 126,
-  EXIT_CODE_NOT_FOUND = 127,
-};
 
 /* Prints "sandbox: message" and "  fix: hint" on stderr and returns 125. */
 int cli_report(const struct sb_error *error);

@@ -4,7 +4,6 @@
 
 #include "cli/completion.h"
 #include "cli/session.h"
-#include "core/alloc.h"
 #include "core/cleanup.h"
 #include "core/escape.h"
 

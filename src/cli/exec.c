@@ -12,7 +12,6 @@
 
 #include "cli/exec-input.h"
 #include "cli/session.h"
-#include "cli/values.h"
 #include "core/cleanup.h"
 #include "core/escape.h"
 #include "core/file.h"
@@ -24,6 +23,18 @@
 #define LENT_TERMINAL_MS 200 /* how often to look whether the terminal came back */
 
 /* ---- one command under way ---- */
+
+struct exec_options {
+  char *const *arguments;
+  size_t argument_count;
+  const char *folder;
+  const char *state_home;   /* NULL: there is none */
+  char *const *environment; /* NAME=value */
+  size_t environment_count;
+  bool terminal; /* one of its own for all three streams */
+  bool bare;     /* it may have ours; otherwise it is relayed where a stream is one */
+  bool feed;     /* stdin is a file that the session must not get */
+};
 
 struct relay {
   struct client_connection connection;
@@ -132,7 +143,7 @@ static int handle_event(struct relay *relay, const json_t *message, struct sb_er
     relay->exit_code = exit_code_of((int)json_integer_value(json_object_get(message, "status")));
   else if (strcmp(event, "event.failed") == 0) {
     int errnum = (int)json_integer_value(json_object_get(message, "errno"));
-    relay->exit_code = errnum == ENOENT ? EXIT_CODE_NOT_FOUND : EXIT_CODE_CANNOT_EXECUTE;
+    relay->exit_code = exit_code_of_exec(errnum);
     return fail_start(relay, errnum, error);
   }
   return 0;
@@ -190,7 +201,9 @@ static enum terminal_mode terminal_mode_of(const struct exec_options *options) {
   return options->terminal ? TERMINAL_ALWAYS : options->bare ? TERMINAL_NEVER : TERMINAL_AUTO;
 }
 
-int session_exec(const char *folder, const struct exec_options *options, struct sb_error *error) {
+/* Runs the command (with a terminal or our descriptors) and relays until it ends. Returns the exit
+ * code. */
+static int exec_in(const char *folder, const struct exec_options *options, struct sb_error *error) {
   struct relay relay = {
       .connection = {.fd = -1},
       .terminal = terminal_new(terminal_mode_of(options)),
@@ -338,7 +351,7 @@ static int run_in_session(const struct invocation *invocation, struct exec_optio
   options->feed =
       !options->terminal && fd_is_readable_file(STDIN_FILENO) && may_not_get_files(choice.entry);
   int code = is_elsewhere(choice.entry) ? enter_elsewhere(choice.entry->folder, options, &error)
-                                        : session_exec(choice.entry->folder, options, &error);
+                                        : exec_in(choice.entry->folder, options, &error);
   if (error.message)
     cli_report_for(invocation, &error);
   return code < 0 ? EXIT_CODE_FAILURE : code;

@@ -2,8 +2,6 @@
 #include "cli/session.h"
 #include "core/cleanup.h"
 
-#include <errno.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <unistd.h>

@@ -1,7 +1,6 @@
 /* sandbox __landlock FD -- COMMAND: what `sandbox wrap --backend landlock` prints. Confines itself
  * by the rules that it reads from a descriptor, and becomes the command. */
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <linux/close_range.h>
 #include <stdlib.h>
@@ -54,7 +53,7 @@ static int run(const struct invocation *invocation) {
   _cleanup_free_ char *shown = escape_string(command[0]);
   sb_fail(&error, SB_CODE_NOT_FOUND, errnum, "cannot execute '%s'", shown);
   cli_report(&error);
-  return errnum == ENOENT ? EXIT_CODE_NOT_FOUND : EXIT_CODE_CANNOT_EXECUTE;
+  return exit_code_of_exec(errnum);
 }
 
 const struct verb landlock_verb = {

@@ -10,7 +10,6 @@
 #include "core/cleanup.h"
 #include "core/escape.h"
 #include "core/suggest.h"
-#include "core/text.h"
 
 static const struct option_spec help_option = {
     .id = OPTION_HELP, .name = "help", .letter = 'h', .help = "show this help and exit"};

@@ -2,7 +2,7 @@
  * order is the order of the help: what can be reached, how it is confined, how it is run. */
 #include "cli/run-options.h"
 
-const struct option_spec run_options[] = {
+static const struct option_spec run_options[] = {
     {RUN_RW, "rw", 0, ARGUMENT_REQUIRED, "PATH", "let the command read and write PATH",
      COMPLETE_PATH},
     {RUN_RO, "ro", 0, ARGUMENT_REQUIRED, "PATH", "let the command read PATH", COMPLETE_PATH},

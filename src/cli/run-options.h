@@ -54,8 +54,6 @@ enum run_option {
   RUN_LIFELINE,
 };
 
-extern const struct option_spec run_options[];
-
 /* In run-limits.c: 0 if the option is none of the limits. */
 int run_apply_limit_flag(struct policy *policy, const struct given_option *given,
                          struct sb_error *error);

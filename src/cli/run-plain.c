@@ -17,7 +17,7 @@ static int fail_exec(const struct invocation *invocation, const char *command, i
   _cleanup_free_ char *shown = escape_string(command);
   sb_fail(&error, SB_CODE_NOT_FOUND, errnum, "cannot execute '%s'", shown);
   cli_report_for(invocation, &error);
-  return errnum == ENOENT ? EXIT_CODE_NOT_FOUND : EXIT_CODE_CANNOT_EXECUTE;
+  return exit_code_of_exec(errnum);
 }
 
 /* The child; tells why it could not execute through the pipe that exec closes. */

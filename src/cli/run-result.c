@@ -9,7 +9,6 @@
 
 #include "cli/session.h"
 #include "cli/values.h"
-#include "core/alloc.h"
 #include "core/cleanup.h"
 #include "core/escape.h"
 #include "core/file.h"

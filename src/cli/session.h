@@ -28,18 +28,3 @@ char *show_age(double seconds);
 /* "12 kB", "3.4 MB"; "-" if it is not known. New string. */
 char *show_bytes(double bytes);
 char *show_seconds(double seconds, int decimals);
-
-/* Runs argv (with "tty" or the caller's descriptors) in the session and relays until it ends.
- * Returns the exit code. In exec.c. */
-struct exec_options {
-  char *const *arguments;
-  size_t argument_count;
-  const char *folder;
-  const char *state_home;   /* NULL: there is none */
-  char *const *environment; /* NAME=value */
-  size_t environment_count;
-  bool terminal; /* one of its own for all three streams */
-  bool bare;     /* it may have ours; otherwise it is relayed where a stream is one */
-  bool feed;     /* stdin is a file that the session must not get */
-};
-int session_exec(const char *folder, const struct exec_options *options, struct sb_error *error);

@@ -47,7 +47,6 @@ static const struct unit offset_units[] = {
 };
 
 static const struct unit count_units[] = {{"", 1}, {NULL, 0}};
-static const struct unit percent_units[] = {{"", 1}, {"%", 1}, {NULL, 0}};
 
 /* The largest size is what off_t can hold; the longest time keeps clear of every kernel clock. */
 static const struct kind size_kind = {
@@ -61,9 +60,6 @@ static const struct kind offset_kind = {
 };
 static const struct kind count_kind = {
     "a count", "50", count_units, false, 1, INT32_MAX, "1", "2147483647",
-};
-static const struct kind percent_kind = {
-    "a percentage", "50%", percent_units, false, 1, 100, "1%", "100%",
 };
 
 static int refuse(const struct kind *kind, const char *option, const char *value, const char *why,
@@ -139,15 +135,6 @@ int value_duration(const char *option, const char *value, uint64_t *ret_millisec
 int value_count(const char *option, const char *value, uint64_t *ret_count,
                 struct sb_error *error) {
   return parse(&count_kind, option, value, value, ret_count, error);
-}
-
-int value_percent(const char *option, const char *value, unsigned *ret_percent,
-                  struct sb_error *error) {
-  uint64_t percent;
-  if (parse(&percent_kind, option, value, value, &percent, error) < 0)
-    return -1;
-  *ret_percent = (unsigned)percent;
-  return 0;
 }
 
 int value_offset(const char *option, const char *value, int64_t *ret_seconds,

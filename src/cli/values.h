@@ -17,10 +17,6 @@ int value_duration(const char *option, const char *value, uint64_t *ret_millisec
 /* "50": a number of things, at least 1. */
 int value_count(const char *option, const char *value, uint64_t *ret_count, struct sb_error *error);
 
-/* "50%" or "50": from 1 to 100. */
-int value_percent(const char *option, const char *value, unsigned *ret_percent,
-                  struct sb_error *error);
-
 /* "86400", "-3600", "+2d": seconds forward or back; a bare number is seconds. */
 int value_offset(const char *option, const char *value, int64_t *ret_seconds,
                  struct sb_error *error);

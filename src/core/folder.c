@@ -39,3 +39,12 @@ int folder_open(int parent, const char *name) {
   int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
   return fd < 0 ? -errno : fd;
 }
+
+DIR *folder_stream(int fd) {
+  DIR *folder = fd >= 0 ? fdopendir(fd) : NULL;
+  int errnum = errno;
+  if (!folder && fd >= 0)
+    close(fd);
+  errno = errnum;
+  return folder;
+}

@@ -8,7 +8,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "core/alloc.h"
 #include "core/cleanup.h"
 #include "core/file.h"
 

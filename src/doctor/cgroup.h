@@ -5,7 +5,6 @@ enum cgroup_layout { CGROUP_NONE, CGROUP_V1, CGROUP_HYBRID, CGROUP_V2 };
 
 /* Pure: from the file system types of /sys/fs/cgroup and of its folder "unified". */
 enum cgroup_layout cgroup_layout_of(long root_type, long unified_type);
-enum cgroup_layout cgroup_layout(void);
 
 /* Pure: our path in the hierarchy of a v1 controller (NULL: in cgroup v2), from the text of
  * /proc/self/cgroup. A new string, or NULL if there is none. */

@@ -34,7 +34,7 @@ enum cgroup_layout cgroup_layout_of(long root_type, long unified_type) {
   return root_type == TMPFS_MAGIC ? CGROUP_V1 : CGROUP_NONE;
 }
 
-enum cgroup_layout cgroup_layout(void) {
+static enum cgroup_layout find_layout(void) {
   return cgroup_layout_of(file_system_type(CGROUP_ROOT), file_system_type(CGROUP_ROOT "/unified"));
 }
 
@@ -71,7 +71,7 @@ char *cgroup_path_in(const char *text, const char *controller) {
 static char *hierarchy_root(const char *controller) {
   if (controller)
     return xasprintf(CGROUP_ROOT "/%s", controller);
-  return xstrdup(cgroup_layout() == CGROUP_V2 ? CGROUP_ROOT : CGROUP_ROOT "/unified");
+  return xstrdup(find_layout() == CGROUP_V2 ? CGROUP_ROOT : CGROUP_ROOT "/unified");
 }
 
 char *cgroup_own_folder(const char *controller) {
@@ -102,7 +102,7 @@ void probe_cgroup_layout(const struct check *check, struct finding *finding) {
       [CGROUP_HYBRID] = {DOCTOR_DEGRADED, "hybrid: v1 controllers beside an empty v2"},
       [CGROUP_V2] = {DOCTOR_OK, "v2"},
   };
-  enum cgroup_layout layout = cgroup_layout();
+  enum cgroup_layout layout = find_layout();
   finding_set(finding, rows[layout].state, "%s", rows[layout].found);
 }
 
@@ -164,7 +164,7 @@ static void probe_delegation_v1(struct finding *finding) {
 
 void probe_cgroup_delegation(const struct check *check, struct finding *finding) {
   (void)check;
-  enum cgroup_layout layout = cgroup_layout();
+  enum cgroup_layout layout = find_layout();
   if (layout == CGROUP_V2)
     probe_delegation_v2(finding);
   else if (layout == CGROUP_NONE)

@@ -5,7 +5,6 @@
 #include <ftw.h>
 #include <linux/mount.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

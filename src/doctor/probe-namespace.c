@@ -1,6 +1,5 @@
 /* Every namespace besides the user namespace, and the limits on their number. */
 #include <errno.h>
-#include <fcntl.h>
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>

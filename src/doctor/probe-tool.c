@@ -1,6 +1,5 @@
 /* Other programs: found in $PATH and asked for their version, which is also the proof that they
  * start. A program that does not answer is stopped by the runner together with this process. */
-#include <errno.h>
 #include <fcntl.h>
 #include <pwd.h>
 #include <signal.h>

@@ -72,7 +72,8 @@ long probe_read_number(const char *path, long fallback) {
   return end == data || errno ? fallback : number;
 }
 
-unsigned long long probe_status_field(const char *field, int base, unsigned long long fallback) {
+/* The text after "Field:" in /proc/self/status as a number in the given base, or fallback. */
+static unsigned long long status_field(const char *field, int base, unsigned long long fallback) {
   _cleanup_free_ char *data = NULL;
   size_t length;
   if (file_read_at(AT_FDCWD, "/proc/self/status", 65536, &data, &length) < 0)
@@ -82,7 +83,7 @@ unsigned long long probe_status_field(const char *field, int base, unsigned long
 }
 
 bool probe_is_filtered(void) {
-  return probe_status_field("\nSeccomp:", 10, 0) == 2;
+  return status_field("\nSeccomp:", 10, 0) == 2;
 }
 
 bool probe_is_inside(void) {
@@ -93,7 +94,7 @@ bool probe_is_inside(void) {
 }
 
 bool probe_is_privileged(void) {
-  return probe_status_field("\nCapEff:", 16, 0) & 1ULL << CAP_SYS_ADMIN;
+  return status_field("\nCapEff:", 16, 0) & 1ULL << CAP_SYS_ADMIN;
 }
 
 int probe_in_child(int (*step)(void *context), void *context) {

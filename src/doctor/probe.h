@@ -44,9 +44,6 @@ void finding_of_call(struct finding *finding, int errnum);
 /* A number from a file of one number; fallback if it cannot be read. */
 long probe_read_number(const char *path, long fallback);
 
-/* The text after "Field:" in /proc/self/status as a number in the given base, or fallback. */
-unsigned long long probe_status_field(const char *field, int base, unsigned long long fallback);
-
 /* True if somebody else's seccomp filter is already on us (we run in a container or sandbox). */
 bool probe_is_filtered(void);
 

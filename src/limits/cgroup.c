@@ -2,7 +2,6 @@
  * change a group that is not ours, beyond letting the root's children have a controller. */
 #include "limits/cgroup.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -14,10 +13,12 @@
 #include "core/alloc.h"
 #include "core/cleanup.h"
 #include "core/file.h"
+#include "core/folder.h"
 
 #define FOLDER_FLAGS (O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW)
 
-int cgroup_add_hierarchy(struct limit_group *group, int *parent, unsigned controllers) {
+/* Adds the group's folder in this one; takes the parent's descriptor if it succeeds. */
+static int add_hierarchy(struct limit_group *group, int *parent, unsigned controllers) {
   if (group->hierarchy_count == HIERARCHIES_MAX)
     return -ENOSPC;
   if (mkdirat(*parent, group->name, 0755) < 0)
@@ -70,7 +71,7 @@ void cgroup_v1_create(struct limit_group *group, const struct cgroup_place *plac
     _cleanup_free_ char *path = v1_folder(place, &line);
     _cleanup_close_ int parent = path ? open(path, FOLDER_FLAGS) : -1;
     if (parent >= 0)
-      (void)cgroup_add_hierarchy(group, &parent, mask); /* not ours to use: something else holds */
+      (void)add_hierarchy(group, &parent, mask); /* not ours to use: something else holds */
   }
 }
 
@@ -182,7 +183,7 @@ static int make_room(struct limit_group *group, const char *own, unsigned needed
     return -EACCES;
   }
   switch_controllers(folder, there, '+');
-  int result = cgroup_add_hierarchy(group, &folder, there);
+  int result = add_hierarchy(group, &folder, there);
   if (result < 0) { /* back as it was */
     switch_controllers(folder, there, '-');
     (void)cgroup_write(folder, "cgroup.procs", "0");
@@ -209,7 +210,7 @@ void cgroup_v2_create(struct limit_group *group, const struct cgroup_place *plac
   _cleanup_close_ int parent = best.folder;
   if (best.offered == needed || make_room(group, own, needed) < 0) {
     if (parent >= 0)
-      (void)cgroup_add_hierarchy(group, &parent, best.offered);
+      (void)add_hierarchy(group, &parent, best.offered);
   }
 }
 
@@ -223,18 +224,14 @@ static int remove_tree(int parent, const char *name, int depth);
 
 static void remove_children(int parent, const char *name, int depth) {
   int fd = openat(parent, name, FOLDER_FLAGS);
-  DIR *folder = fd >= 0 ? fdopendir(fd) : NULL;
-  if (!folder) {
-    if (fd >= 0)
-      close(fd);
+  _cleanup_stream_ DIR *folder = folder_stream(fd);
+  if (!folder)
     return;
-  }
   for (struct dirent *entry; (entry = readdir(folder));) {
     bool is_child = strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0;
     if (entry->d_type == DT_DIR && is_child)
       (void)remove_tree(fd, entry->d_name, depth + 1);
   }
-  closedir(folder);
 }
 
 static int remove_tree(int parent, const char *name, int depth) {

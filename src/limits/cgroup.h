@@ -16,9 +16,6 @@ unsigned cgroup_controllers_needed(enum cgroup_version version, const struct lim
 void cgroup_v1_create(struct limit_group *group, const struct cgroup_place *place, unsigned needed);
 void cgroup_v2_create(struct limit_group *group, const struct cgroup_place *place, unsigned needed);
 
-/* Adds the group's folder in this one; takes the parent's descriptor if it succeeds. */
-int cgroup_add_hierarchy(struct limit_group *group, int *parent, unsigned controllers);
-
 /* Writes the limits. Returns the mask of kinds that are held by the group now. */
 unsigned cgroup_apply(struct limit_group *group);
 

@@ -2,7 +2,6 @@
  * no symbolic link is followed and nothing but metadata is read. */
 #include "limits/disk.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/openat2.h>
@@ -15,6 +14,7 @@
 
 #include "core/alloc.h"
 #include "core/cleanup.h"
+#include "core/folder.h"
 #include "limits/limits.h"
 
 /* More folders waiting than this, or a path longer than any call accepts, cannot be watched. */
@@ -148,17 +148,13 @@ static void walk(struct disk_watch *watch, const struct waiting *at) {
   int fd = open_folder(watch->roots[at->root].fd, at->path);
   if (fd < 0 && errno == ENAMETOOLONG)
     watch->running.unwatchable = true;
-  DIR *folder = fd >= 0 ? fdopendir(fd) : NULL;
-  if (!folder) {
-    if (fd >= 0)
-      close(fd);
+  _cleanup_stream_ DIR *folder = folder_stream(fd);
+  if (!folder)
     return;
-  }
   for (struct dirent *entry; (entry = readdir(folder));) {
     if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
       visit(watch, at, fd, entry->d_name);
   }
-  closedir(folder);
 }
 
 static void end_pass(struct disk_watch *watch) {

@@ -1,8 +1,6 @@
 /* Usage where no cgroup counts it: by looking at the session's processes in /proc. What lies in
  * /proc was chosen by hostile processes, names included; everything is parsed defensively and the
  * number of descriptors looked at is bounded. */
-#include <dirent.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -14,6 +12,7 @@
 
 #include "core/cleanup.h"
 #include "core/file.h"
+#include "core/folder.h"
 #include "core/in-time.h"
 #include "limits/sample.h"
 
@@ -159,19 +158,15 @@ static void count_descriptor(struct survey *survey, int folder, const char *name
 
 static void count_descriptors(struct survey *survey, int process) {
   int fd = openat(process, "fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  DIR *folder = fd >= 0 ? fdopendir(fd) : NULL;
-  if (!folder) {
-    if (fd >= 0)
-      close(fd);
+  _cleanup_stream_ DIR *folder = folder_stream(fd);
+  if (!folder)
     return;
-  }
   for (struct dirent *entry;
        survey->descriptors_seen < DESCRIPTORS_MAX && (entry = readdir(folder));) {
     survey->descriptors_seen++;
     if (entry->d_name[0] != '.')
       count_descriptor(survey, fd, entry->d_name);
   }
-  closedir(folder);
 }
 
 /* ---- which processes ---- */
@@ -202,12 +197,9 @@ static void count_exactly(struct survey *survey, int process) {
 static bool for_each_process(struct survey *survey,
                              void (*visit)(struct survey *survey, int process)) {
   int fd = openat(survey->group->proc, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  DIR *folder = fd >= 0 ? fdopendir(fd) : NULL;
-  if (!folder) {
-    if (fd >= 0)
-      close(fd);
+  _cleanup_stream_ DIR *folder = folder_stream(fd);
+  if (!folder)
     return false;
-  }
   for (struct dirent *entry; (entry = readdir(folder));) {
     if (entry->d_name[0] < '1' || entry->d_name[0] > '9')
       continue;
@@ -215,7 +207,6 @@ static bool for_each_process(struct survey *survey,
     if (process >= 0)
       visit(survey, process);
   }
-  closedir(folder);
   return true;
 }
 

@@ -1,6 +1,5 @@
 /* Removes the folders of monitors that were killed. A living monitor holds a lock on its folders;
  * only empty ones can be removed at all. */
-#include <dirent.h>
 #include <fcntl.h>
 #include <string.h>
 #include <sys/file.h>
@@ -9,6 +8,7 @@
 #include <unistd.h>
 
 #include "core/cleanup.h"
+#include "core/folder.h"
 #include "core/id.h"
 #include "limits/cgroup.h"
 
@@ -41,18 +41,14 @@ static size_t recover_one(int parent, const char *name) {
 
 static size_t recover_in(int parent, const char *own) {
   int fd = openat(parent, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  DIR *folder = fd >= 0 ? fdopendir(fd) : NULL;
-  if (!folder) {
-    if (fd >= 0)
-      close(fd);
+  _cleanup_stream_ DIR *folder = folder_stream(fd);
+  if (!folder)
     return 0;
-  }
   size_t count = 0;
   for (struct dirent *entry; (entry = readdir(folder));) {
     if (entry->d_type == DT_DIR && is_session(entry->d_name) && strcmp(entry->d_name, own) != 0)
       count += recover_one(fd, entry->d_name);
   }
-  closedir(folder);
   return count;
 }
 

@@ -1,7 +1,6 @@
 /* Usage as the session's cgroups count it: one table of files for both versions. */
 #include "limits/sample.h"
 
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 

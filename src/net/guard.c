@@ -87,9 +87,10 @@ static bool ask_kernel(const struct address *address) {
          (address_carried(address, &carried) && routes_ask(line, &carried) != 0);
 }
 
-/* Addresses come and go with networks and tunnels, but not so often that many connections to one
- * host would each have to ask. */
-bool guard_is_own(const struct address *address) {
+/* True if the address, or an IPv4 address that it carries, leads to this machine, or if that cannot
+ * be told. Addresses come and go with networks and tunnels, but not so often that many connections
+ * to one host would each have to ask. */
+static bool is_own(const struct address *address) {
   static struct address last;
   static time_t last_second;
   struct timespec now;
@@ -115,7 +116,7 @@ bool guard_allows(const struct host_rules *rules, const char *host, const struct
   if (host_rules_list_address(rules, address, port))
     return true;
   const char *problem = guard_reason(address);
-  if (!problem && guard_is_own(address))
+  if (!problem && is_own(address))
     problem = "an address of this machine";
   char authority[AUTHORITY_SIZE];
   authority_to_text(text, port, authority);

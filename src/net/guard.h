@@ -18,10 +18,6 @@ bool guard_network(size_t index, struct address *ret_network, unsigned *ret_bits
  * negative errno. */
 int guard_prepare(void);
 
-/* True if the address, or an IPv4 address that it carries, leads to this machine, or if that cannot
- * be told. */
-bool guard_is_own(const struct address *address);
-
 /* The last look before a packet leaves, also for what a name that policy allows has led to. */
 bool guard_allows(const struct host_rules *rules, const char *host, const struct address *address,
                   uint16_t port, char ret_reason[REASON_SIZE]);

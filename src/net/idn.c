@@ -8,7 +8,6 @@
 #include "core/cleanup.h"
 #include "core/escape.h"
 #include "core/text.h"
-#include "net/address.h"
 
 enum { BASE = 36, T_MIN = 1, T_MAX = 26, SKEW = 38, DAMP = 700, FIRST_BIAS = 72, FIRST = 128 };
 enum { LABEL_LIMIT = 63 };

@@ -1,7 +1,6 @@
 /* SOCKS5 (RFC 1928) as a server: no authentication, CONNECT only. Every byte comes from the
  * workload: a name goes through the strict parser or nowhere. */
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "net/flow.h"

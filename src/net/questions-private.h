@@ -46,7 +46,6 @@ void asked_look_outside(struct asked *asked, const char *name);
 void send_reply(struct asker *asker, const struct dns_question *question,
                 const struct dns_reply *reply);
 void reply_synthetic(struct asker *asker, const struct dns_question *question);
-void reply_code(struct asker *asker, const struct dns_question *question, enum dns_code code);
 void reply_refused(struct asker *asker, const struct dns_question *question, const char *reason,
                    bool asked); /* asked: the monitor itself said no */
 void note_missing(struct relay *relay, const char *name);

@@ -153,7 +153,8 @@ static void reply_reverse(struct asker *asker, const struct dns_question *questi
   send_reply(asker, question, &reply);
 }
 
-void reply_code(struct asker *asker, const struct dns_question *question, enum dns_code code) {
+static void reply_code(struct asker *asker, const struct dns_question *question,
+                       enum dns_code code) {
   if (code == DNS_NO_SUCH_NAME)
     note_missing(asker->relay, question->name);
   send_reply(asker, question, &(struct dns_reply){.code = code});

@@ -6,8 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "net/relay.h"
-
 #define ANSWER_LIMIT 8192
 
 const char *upstream_parse(const char *text, bool socks, struct upstream *ret_upstream) {

@@ -2,7 +2,6 @@
  * the audit log. */
 #include "net/ways.h"
 
-#include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>

@@ -10,7 +10,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "core/alloc.h"
 #include "core/cleanup.h"
 #include "core/folder.h"
 #include "core/strv.h"

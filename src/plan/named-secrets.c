@@ -4,7 +4,6 @@
 #include <dirent.h>
 #include <string.h>
 
-#include "core/alloc.h"
 #include "core/cleanup.h"
 #include "core/file.h"
 #include "core/path.h"

@@ -35,7 +35,9 @@ static bool has_marker(int folder) {
   return false;
 }
 
-char *project_find(const char *folder, const char *home) {
+/* Finds the project root of a canonical folder; never the home folder itself nor "/" unless the
+ * search starts there (a stray ~/.git must not make a whole home writable). New string. */
+static char *find_project(const char *folder, const char *home) {
   char *candidate = xstrdup(folder);
   while (strcmp(candidate, "/") != 0 && !(home && path_is_under(home, candidate))) {
     _cleanup_close_ int fd = open(candidate, O_PATH | O_DIRECTORY | O_CLOEXEC);
@@ -156,7 +158,7 @@ int host_context_load_at(const char *folder, struct host_context *ret_context,
     return -1;
   context.cwd = cwd;
   find_homes(context.user, &context.home, &context.account_home);
-  context.project = project_find(cwd, context.home);
+  context.project = find_project(cwd, context.home);
   context.config_home = xdg_folder("XDG_CONFIG_HOME", context.home, ".config");
   context.state_home = xdg_folder("XDG_STATE_HOME", context.home, ".local/state");
   context.runtime_folder = host_runtime_folder(context.user);

@@ -27,7 +27,3 @@ void host_context_clear(struct host_context *context);
 
 /* Where the sessions of a user have their sockets, whether it exists or not. New string. */
 char *host_runtime_folder(uid_t user);
-
-/* Finds the project root of a canonical folder; never the home folder itself nor "/" unless the
- * search starts there (a stray ~/.git must not make a whole home writable). New string. */
-char *project_find(const char *folder, const char *home);

@@ -1,7 +1,6 @@
 /* A plan in shared memory; see share.h. One bump allocator, one pass. */
 #include "plan/share.h"
 
-#include <stdint.h>
 #include <string.h>
 #include <sys/mman.h>
 

@@ -8,7 +8,6 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "core/alloc.h"
 #include "core/cleanup.h"
 #include "core/json.h"
 #include "core/path.h"

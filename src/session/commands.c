@@ -1,8 +1,5 @@
 /* What a client can ask a session: one function per command, one table. */
-#include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -7,8 +7,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "core/path.h"
-
 static int socket_option(int fd, int name) {
   int value = -1;
   socklen_t size = sizeof value;

@@ -4,7 +4,6 @@
 #include <sys/prctl.h>
 
 #include "core/cleanup.h"
-#include "core/json.h"
 #include "doctor/doctor.h"
 #include "session/events.h"
 #include "session/limiting.h"

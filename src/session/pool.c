@@ -2,7 +2,6 @@
  * something into: emptiness is checked before a folder is moved and again after. */
 #include "session/pool.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdint.h>
@@ -16,13 +15,14 @@
 #include "core/alloc.h"
 #include "core/cleanup.h"
 #include "core/file.h"
+#include "core/folder.h"
 #include "core/path.h"
 
 #define POOL_LIMIT 64 /* as many as two sessions need at once */
 
 static void list_folders(struct pool *pool) {
   int copy = openat(pool->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  DIR *entries = copy >= 0 ? fdopendir(copy) : NULL;
+  _cleanup_stream_ DIR *entries = folder_stream(copy);
   for (struct dirent *entry; entries && (entry = readdir(entries));) {
     bool other = entry->d_type != DT_DIR && entry->d_type != DT_UNKNOWN;
     pool->files += entry->d_name[0] == 'f';
@@ -31,8 +31,6 @@ static void list_folders(struct pool *pool) {
     ARRAY_GROW(pool->names, pool->count);
     pool->names[pool->count++] = xstrdup(entry->d_name);
   }
-  if (entries)
-    closedir(entries);
 }
 
 struct pool pool_open(const char *state_folder) {

@@ -13,7 +13,6 @@
 #include "core/escape.h"
 #include "core/file.h"
 #include "core/in-time.h"
-#include "core/json.h"
 #include "core/status.h"
 
 #define FILE_LIMIT    (256 * 1024)

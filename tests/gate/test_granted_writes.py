@@ -8,7 +8,6 @@ import time
 import pytest
 
 import gates
-import harness
 
 pytestmark = pytest.mark.escape
 

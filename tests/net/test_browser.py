@@ -4,7 +4,6 @@ a real one, in the tests' own network, which leads nowhere."""
 import json
 import secrets
 import socket
-import subprocess
 
 import pytest
 

@@ -4,7 +4,6 @@
 #include <stdio.h>
 
 #include "backend/vm.h"
-#include "core/alloc.h"
 #include "core/cleanup.h"
 
 /* ---- archive ---- */

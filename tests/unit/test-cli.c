@@ -342,21 +342,6 @@ static void test_counts(void **state) {
     assert_bad_value(value_count, bad[i]);
 }
 
-static void test_percentages(void **state) {
-  (void)state;
-  _cleanup_error_ struct sb_error error = {0};
-  unsigned percent = 0;
-  assert_int_equal(value_percent("--cpu", "50%", &percent, &error), 0);
-  assert_int_equal(percent, 50);
-  assert_int_equal(value_percent("--cpu", "100", &percent, &error), 0);
-  assert_int_equal(percent, 100);
-  static const char *const bad[] = {"", "0", "0%", "101%", "-5%", "5%%", "4294967297", "%"};
-  for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
-    assert_int_equal(value_percent("--cpu", bad[i], &percent, &error), -1);
-    assert_int_equal(percent, 100);
-  }
-}
-
 static void test_offsets(void **state) {
   (void)state;
   static const struct {
@@ -411,7 +396,6 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_sizes),
     cmocka_unit_test(test_durations),
     cmocka_unit_test(test_counts),
-    cmocka_unit_test(test_percentages),
     cmocka_unit_test(test_offsets),
     cmocka_unit_test(test_bad_values_are_shown_escaped),
     cmocka_unit_test(test_word_positions),

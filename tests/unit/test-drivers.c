@@ -2,7 +2,6 @@
 #include "unit.h"
 
 #include <stdio.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "core/alloc.h"

@@ -18,7 +18,6 @@
 #include "limits/disk.h"
 #include "limits/limits.h"
 #include "limits/place.h"
-#include "limits/rlimits.h"
 #include "limits/sample.h"
 
 /* ---- trees of plain files ---- */

@@ -6,7 +6,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "core/alloc.h"
 #include "core/cleanup.h"
 #include "core/json.h"
 #include "overlay/myers.h"

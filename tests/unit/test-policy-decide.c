@@ -1,8 +1,6 @@
 /* The decision: specificity, stores, protection, secrets. */
 #include "unit.h"
 
-#include <stdbool.h>
-
 #include "core/alloc.h"
 #include "core/cleanup.h"
 #include "core/error.h"

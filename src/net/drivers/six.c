@@ -22,7 +22,7 @@ static const char *const switches[] = {"all", "default"};
 
 /* ---- whether there is any ---- */
 
-int six_probe(struct sb_error *error) {
+static int require_ipv6(struct sb_error *error) {
   for (size_t i = 0; i < ARRAY_SIZE(switches); i++) {
     _cleanup_free_ char *text = NULL;
     char path[64];
@@ -43,7 +43,7 @@ int six_probe(struct sb_error *error) {
 }
 
 static int probe(const struct net_driver *driver, struct sb_error *error) {
-  if (six_probe(error) < 0)
+  if (require_ipv6(error) < 0)
     return -1;
   return driver->probe_six ? driver->probe_six(error) : 0;
 }

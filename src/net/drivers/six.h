@@ -4,9 +4,6 @@
 
 #include "net/drivers/minder.h"
 
-/* 0, or the error says that this machine has no IPv6. */
-int six_probe(struct sb_error *error);
-
 /* 0, or the first allowed rule about IPv6 and why the driver cannot have it here. */
 int six_check(const struct net_driver *driver, const struct host_rules *rules,
               struct sb_error *error);

@@ -4,7 +4,6 @@
 
 #include "core/alloc.h"
 #include "core/cleanup.h"
-#include "core/path.h"
 #include "policy/importers/importer.h"
 
 /* ---- values ---- */

@@ -139,7 +139,7 @@ bool import_is_text(struct import *import, const struct import_key *key, const s
   return false;
 }
 
-bool import_is_list(struct import *import, const struct import_key *key, const struct node *node) {
+static bool is_list(struct import *import, const struct import_key *key, const struct node *node) {
   if (node->type == NODE_SEQUENCE)
     return true;
   fail_type(import, key, node, "a list");
@@ -210,7 +210,7 @@ int take_text(struct import *import, const struct import_key *key, const struct 
 
 int import_items(struct import *import, const struct import_key *key, const struct node *node,
                  import_item *take) {
-  if (!import_is_list(import, key, node))
+  if (!is_list(import, key, node))
     return -1;
   for (const struct node *item = node->first; item; item = item->next) {
     if (!import_is_text(import, key, item))
@@ -243,16 +243,6 @@ static void take_path(struct import *import, const struct import_key *key,
 
 int take_paths(struct import *import, const struct import_key *key, const struct node *node) {
   return import_items(import, key, node, take_path);
-}
-
-static void take_glob(struct import *import, const struct import_key *key,
-                      const struct node *item) {
-  _cleanup_free_ char *glob = import_glob(item->text);
-  import_add(import, item, key->target, glob);
-}
-
-int take_globs(struct import *import, const struct import_key *key, const struct node *node) {
-  return import_items(import, key, node, take_glob);
 }
 
 static void take_word(struct import *import, const struct import_key *key,

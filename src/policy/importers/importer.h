@@ -70,7 +70,6 @@ import_take take_boolean; /* true, false → if_true, if_false */
 import_take take_number;  /* a number as it is */
 import_take take_text;    /* a text as it is */
 import_take take_paths;   /* literal paths */
-import_take take_globs;   /* paths or globs */
 import_take take_texts;   /* a list of texts */
 import_take take_lost;    /* cannot be expressed: listed */
 import_take take_nothing; /* is so here in any case */
@@ -95,7 +94,6 @@ char *import_glob(const char *glob);
 
 /* Checks the type of a node; false sets the error. */
 bool import_is_text(struct import *import, const struct import_key *key, const struct node *node);
-bool import_is_list(struct import *import, const struct import_key *key, const struct node *node);
 /* Every item of a list of texts, one after the other. */
 typedef void import_item(struct import *import, const struct import_key *key,
                          const struct node *item);

@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
-#include <poll.h>
 #include <spawn.h>
 #include <stdlib.h>
 #include <string.h>
