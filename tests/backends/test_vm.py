@@ -212,3 +212,25 @@ def test_bad_input(box):
     empty = os.path.join(box.world.base, "no-tools")
     os.makedirs(empty, exist_ok=True)
     refused(box, [], "qemu-system-x86", env={"PATH": empty})
+
+
+# In QEMU's place: says by the control port that the guest could not be set up, and names a file.
+FAILING_MACHINE = r"""#!/usr/bin/python3
+import os, re, struct, sys, time
+control = int(re.search(r"id=sandbox.control,fd=(\d+)", " ".join(sys.argv)).group(1))
+text = b"in the guest: mounting 'a\x1b]0;title\x07b\nsandbox: allowed'"
+os.write(control, struct.pack("=IIQQ", 7, len(text), 0, 0) + text)
+time.sleep(60)
+"""
+
+
+def test_a_guests_words_are_plain_text(tmp_path):
+    """A name in them may be one that a command chose."""
+    machine = tmp_path / "machine"
+    machine.write_text(FAILING_MACHINE)
+    machine.chmod(0o755)
+    launcher = os.path.join(os.environ["SANDBOX_BUILD"], "src", "backend", "sandbox-vm")
+    result = subprocess.run([launcher, "tcg:1", tmp_path / "console", machine],
+                            stdin=subprocess.DEVNULL, capture_output=True, timeout=30, check=False)
+    assert result.returncode == 125
+    assert result.stderr == b"sandbox: in the guest: mounting 'a.]0;title.b.sandbox: allowed'\n"

@@ -11,11 +11,10 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
-#include <termios.h>
 #include <unistd.h>
 
 #include "backend/vm/guest.h"
+#include "core/exit-code.h"
 
 static int open_terminal(const struct guest *guest, char name[64]) {
   int number, unlock = 0;
@@ -45,9 +44,13 @@ static int set_limit(int resource, uint64_t value) {
 static int drop_rights(const struct guest *guest) {
   struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
   struct __user_cap_data_struct none[2] = {0};
-  for (int capability = 0; capability <= 63; capability++)
-    prctl(PR_CAPBSET_DROP, capability, 0, 0, 0);
-  prctl(PR_SET_SECUREBITS, 0x2f, 0, 0, 0); /* being root gives nothing back */
+  for (int capability = 0; capability <= 63; capability++) {
+    if (prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) < 0 &&
+        errno != EINVAL) /* the kernel has less */
+      return -1;
+  }
+  if (prctl(PR_SET_SECUREBITS, 0x2f, 0, 0, 0) < 0) /* being root gives nothing back */
+    return -1;
   if (setgroups(0, NULL) < 0 || setresgid(guest->group, guest->group, guest->group) < 0 ||
       setresuid(guest->user, guest->user, guest->user) < 0 ||
       syscall(SYS_capset, &header, none) < 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
@@ -141,7 +144,7 @@ static void check_started(const struct guest *guest, int report, pid_t pid) {
   size_t shown = size < (int)sizeof text ? (size_t)size : sizeof text - 1;
   guest_write_all(guest->error, text, shown);
   guest_send(guest, (struct vm_message){
-                        .kind = VM_EXIT, .value = errnum == ENOENT ? 127 : 126, .second = shown});
+                        .kind = VM_EXIT, .value = exit_code_of_exec(errnum), .second = shown});
   for (;;)
     pause(); /* the host switches us off */
 }

@@ -19,8 +19,9 @@
 
 #include "backend/vm/flow.h"
 #include "backend/vm/guest.h"
+#include "core/exit-code.h"
 
-enum { OWN_FAILURE = 125, BOOT_SECONDS_KVM = 20, BOOT_SECONDS = 180 };
+enum { BOOT_SECONDS_KVM = 20, BOOT_SECONDS = 180 };
 enum { PORT_CONTROL, PORT_STDIN, PORT_STDOUT, PORT_STDERR, PORT_COUNT };
 enum { WATCH_CONTROL, WATCH_SIGNALS, WATCH_FLOWS, WATCH_COUNT = WATCH_FLOWS + 6 };
 
@@ -45,6 +46,15 @@ struct launch {
 
 static void say(const char *text, const char *detail) {
   dprintf(STDERR_FILENO, "sandbox: %s%s%s\n", text, detail ? ": " : "", detail ? detail : "");
+}
+
+/* What comes from a guest, or names files that a command has made, is not for a terminal as it is.
+ */
+static void make_plain(char *text, ssize_t length, bool has_lines) {
+  for (ssize_t i = 0; i < length; i++) {
+    bool plain = (has_lines && text[i] == '\n') || (text[i] >= ' ' && text[i] <= '~');
+    text[i] = plain ? text[i] : '.';
+  }
 }
 
 /* ---- QEMU ---- */
@@ -103,7 +113,7 @@ static _Noreturn void become_machine(const struct launch *launch, const char *ac
       dup2(errors, STDOUT_FILENO) == STDOUT_FILENO && dup2(errors, STDERR_FILENO) == STDERR_FILENO)
     execv(launch->words[0], machine_words(launch, accelerator));
   say(launch->words[0], strerror(errno));
-  _exit(OWN_FAILURE);
+  _exit(EXIT_CODE_FAILURE);
 }
 
 static int start_machine(struct launch *launch, const char *accelerator) {
@@ -184,10 +194,10 @@ static bool hear(struct launch *launch) {
   } else if (message.kind == VM_FAILED) {
     char text[512] = "";
     usleep(100000); /* the sentence follows */
-    (void)!read(launch->ours[PORT_CONTROL], text, sizeof text - 1);
+    make_plain(text, read(launch->ours[PORT_CONTROL], text, sizeof text - 1), false);
     say(text, NULL);
     launch->over = true;
-    launch->status = OWN_FAILURE;
+    launch->status = EXIT_CODE_FAILURE;
   }
   return true;
 }
@@ -245,7 +255,6 @@ static void step(struct launch *launch, int milliseconds) {
 
 /* ---- the whole ---- */
 
-/* What a guest's kernel says is not for a terminal as it is. */
 static void show_end(int fd) {
   char text[2048];
   off_t size = fd < 0 ? -1 : lseek(fd, 0, SEEK_END);
@@ -253,10 +262,7 @@ static void show_end(int fd) {
     return;
   off_t start = size > (off_t)sizeof text ? size - (off_t)sizeof text : 0;
   ssize_t length = pread(fd, text, sizeof text, start);
-  for (ssize_t i = 0; i < length; i++) {
-    bool plain = text[i] == '\n' || (text[i] >= ' ' && text[i] <= '~');
-    text[i] = plain ? text[i] : '.';
-  }
+  make_plain(text, length, true);
   (void)!write(STDERR_FILENO, text, length > 0 ? (size_t)length : 0);
 }
 
@@ -310,7 +316,7 @@ int launch_main(int count, char **words) {
   static struct launch launch;
   if (count < 4 || !strchr(words[1], ':')) {
     say("sandbox-vm is started by 'sandbox run --backend vm'", NULL);
-    return OWN_FAILURE;
+    return EXIT_CODE_FAILURE;
   }
   launch.console = words[2];
   launch.words = words + 3;
@@ -326,5 +332,5 @@ int launch_main(int count, char **words) {
   if (launch.over)
     return launch.status;
   explain_failure(&launch);
-  return OWN_FAILURE;
+  return EXIT_CODE_FAILURE;
 }
