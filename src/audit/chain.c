@@ -31,13 +31,13 @@ static void read_head(int fd, struct chain_head *ret_head) {
   *ret_head = head;
 }
 
-static void write_head(int fd, const struct audit_file *file) {
+static int write_head(int fd, const struct audit_file *file) {
   char text[HEAD_SIZE + 1];
   snprintf(text, sizeof text, "%020llu %s %010u %020llu\n",
            (unsigned long long)file->position.count, file->position.head, file->segment,
            (unsigned long long)file->size);
-  /* If this fails, the next writer finds one line more than the head says, and follows it. */
-  (void)!pwrite(fd, text, HEAD_SIZE, 0);
+  ssize_t written = pwrite(fd, text, HEAD_SIZE, 0);
+  return written < 0 ? -errno : written < HEAD_SIZE ? -ENOSPC : 0;
 }
 
 /* There are lines but nothing says where they should end: go on after the last one, and say so. */
@@ -106,12 +106,16 @@ int audit_chain_append(int folder, const char *session, const char *event, json_
     read_head(lock, &head);
     result = open_chain(&file, &head);
   }
+  /* What others died before saying is said first: the head is never behind by two of them. And the
+   * very first has its room before the lines take it. */
+  if (result == 0 && (head.segment == 0 || file.position.count > head.position.count))
+    result = write_head(lock, &file);
   if (result == 0)
     result = audit_file_append(&file, session, event, fields);
   else
     json_decref(fields);
   if (result == 0)
-    write_head(lock, &file);
+    (void)write_head(lock, &file); /* if not, the next writer finds one line more, and follows it */
   if (file.fd >= 0)
     close(file.fd);
   return result;

@@ -89,16 +89,23 @@ static int append_bytes(struct audit_file *file, const char *bytes, size_t lengt
   return result;
 }
 
-static int append_event(struct audit_file *file, const char *session, const char *event,
-                        json_t *fields) {
+/* `end` ends the line before, if that was torn: in one go with the line that explains it. */
+static int append_after(struct audit_file *file, const char *end, const char *session,
+                        const char *event, json_t *fields) {
   reserve(file);
   struct audit_position next = file->position;
   size_t length;
   _cleanup_free_ char *line = audit_line_format(&next, session, event, fields, &length);
-  int result = append_bytes(file, line, length);
+  _cleanup_free_ char *whole = xasprintf("%s%s", end, line);
+  int result = append_bytes(file, whole, strlen(end) + length);
   if (result == 0)
     file->position = next;
   return result;
+}
+
+static int append_event(struct audit_file *file, const char *session, const char *event,
+                        json_t *fields) {
+  return append_after(file, "", session, event, fields);
 }
 
 /* Whoever calls us with a small `ulimit -f` gets small files. */
@@ -176,11 +183,8 @@ static size_t follow_lines(struct audit_file *file, const char *data, size_t len
 static int mark_torn(struct audit_file *file, const char *bytes, size_t length) {
   char hash[SHA256_HEX_SIZE];
   sha256_hex(bytes, length, hash);
-  int result = append_bytes(file, "\n", 1);
-  return result < 0
-             ? result
-             : append_event(file, file->session, "log.torn",
-                            json_pack("{s:I, s:s}", "bytes", (json_int_t)length, "sha256", hash));
+  return append_after(file, "\n", file->session, "log.torn",
+                      json_pack("{s:I, s:s}", "bytes", (json_int_t)length, "sha256", hash));
 }
 
 int audit_file_catch_up(struct audit_file *file, uint64_t from, bool *ret_torn) {

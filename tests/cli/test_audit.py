@@ -130,6 +130,12 @@ def test_hostile_names_are_escaped(log):
 
 # ---- choosing ----
 
+@pytest.mark.parametrize("time", ["yesterday", "1h30m", "-1h", "2026-13-01", "2026-02-30", "2026-11-18T25:00"])
+def test_what_is_no_time_is_refused(log, time):
+    result = log.sandbox("audit", "--since", time)
+    assert result.exit == 125 and f"--since '{time}': not a time" in result.stderr, result
+
+
 def test_filters(log, session):
     def count(*words):
         return len(log.events(*words))

@@ -1,12 +1,17 @@
 /* The audit log: what is written, every way to tamper with it, crashes, floods, full disks. */
 #include "unit.h"
 
+#include <errno.h>
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -481,6 +486,58 @@ static void test_a_torn_chain_is_continued(void **state) {
   assert_int_equal(problems(*state, NULL, NULL), 0);
 }
 
+/* From here on this happens where the head would be written. */
+static void fail_at_the_head(unsigned action) {
+  struct sock_filter filter[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_pwrite64, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, action),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  struct sock_fprog program = {ARRAY_SIZE(filter), filter};
+  prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+  prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
+}
+
+static void kill_writers_in_a_row(const char *home) {
+  for (int i = 0; i < 3; i++) {
+    pid_t child = fork();
+    if (child == 0) {
+      _cleanup_error_ struct sb_error error = {0};
+      fail_at_the_head(SECCOMP_RET_KILL_PROCESS);
+      _exit(audit_note(home, "policy.trust", json_object(), &error));
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFSIGNALED(status));
+    assert_int_equal(problems(home, NULL, NULL), 0);
+  }
+}
+
+static void test_writers_of_the_chain_killed_in_a_row(void **state) {
+  _cleanup_error_ struct sb_error error = {0};
+  kill_writers_in_a_row(*state); /* the very first ones */
+  write_logs(*state, 2);
+  kill_writers_in_a_row(*state);
+  assert_int_equal(audit_note(*state, "policy.trust", json_object(), &error), 0);
+  assert_int_equal(problems(*state, NULL, NULL), 0);
+}
+
+/* The lines would have taken the room of what says where they end. */
+static void test_no_line_without_room_for_the_head(void **state) {
+  _cleanup_error_ struct sb_error error = {0};
+  pid_t child = fork();
+  if (child == 0) {
+    fail_at_the_head(SECCOMP_RET_ERRNO | ENOSPC);
+    _exit(audit_note(*state, "policy.trust", json_object(), &error) == 0);
+  }
+  int status;
+  assert_int_equal(waitpid(child, &status, 0), child);
+  assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  assert_int_equal(audit_note(*state, "policy.trust", json_object(), &error), 0);
+  assert_int_equal(problems(*state, NULL, NULL), 0);
+}
+
 static void test_many_writers_share_the_chain(void **state) {
   enum { WRITERS = 20, ROUNDS = 10 };
   for (int i = 0; i < WRITERS; i++)
@@ -630,6 +687,8 @@ static const struct CMUnitTest tests[] = {
     TEST(test_a_torn_line_must_be_the_one_that_was_marked),
     TEST(test_a_live_log_is_not_sealed),
     TEST(test_a_torn_chain_is_continued),
+    TEST(test_writers_of_the_chain_killed_in_a_row),
+    TEST(test_no_line_without_room_for_the_head),
     TEST(test_many_writers_share_the_chain),
     TEST(test_a_full_disk_loses_no_line),
     TEST(test_room_is_held_and_given_back),
