@@ -42,6 +42,10 @@ struct change_clock {
  * with the fine one, the first milliseconds of a session would look older than its start. */
 struct change_clock change_clock_now(void);
 
+/* The same of a moment in which that clock has just gone on: whatever was changed before has an
+ * older stamp, also a moment before. Waits for it, a few milliseconds at most. */
+struct timespec change_clock_tick(void);
+
 /* The start as the clock of now would have shown it, if it was set back meanwhile. */
 struct timespec change_clock_start(const struct change_clock *clock);
 

@@ -1,6 +1,8 @@
 /* The time of a start; see changes.h. */
 #include "changes/changes.h"
 
+#include <time.h>
+
 enum { NANOSECONDS = 1000000000 };
 
 static int64_t nanoseconds_of(struct timespec time) {
@@ -18,6 +20,16 @@ struct change_clock change_clock_now(void) {
   struct change_clock clock = {.offset_ns = offset_now()};
   clock_gettime(CLOCK_REALTIME_COARSE, &clock.start);
   return clock;
+}
+
+struct timespec change_clock_tick(void) {
+  static const struct timespec moment = {.tv_nsec = 100000};
+  struct timespec before = change_clock_now().start, now;
+  do {
+    nanosleep(&moment, NULL);
+    now = change_clock_now().start;
+  } while (now.tv_sec == before.tv_sec && now.tv_nsec == before.tv_nsec);
+  return now;
 }
 
 struct timespec change_clock_start(const struct change_clock *clock) {

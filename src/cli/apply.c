@@ -204,7 +204,8 @@ static int run(const struct invocation *invocation) {
     return cli_report_for(invocation, &error);
   if (overlay.state == OVERLAY_APPLIED) {
     (void)overlay_remove(overlay.folder); /* only its removal was interrupted */
-    fprintf(stderr, "sandbox: session %s had been applied already\n", overlay.id);
+    fprintf(stderr, "sandbox: session %s had been applied%s already\n", overlay.id,
+            overlay.layer_count ? "" : " or discarded");
     return 0;
   }
   int result = apply_overlay(invocation, &host, &overlay, &error);

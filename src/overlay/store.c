@@ -173,6 +173,31 @@ static bool read_metadata(struct overlay *overlay, const json_t *json) {
          read_layers(overlay, json_object_get(json, "layers"));
 }
 
+/* The metadata goes last: without it nothing is left but the folder, or one was never finished. */
+static bool was_emptied(const struct overlay *overlay) {
+  _cleanup_free_ char *first = path_join(overlay->folder, "0");
+  return faccessat(AT_FDCWD, first, F_OK, AT_SYMLINK_NOFOLLOW) < 0;
+}
+
+static int load_metadata(struct overlay *overlay, struct sb_error *error) {
+  _cleanup_free_ char *path = path_join(overlay->folder, METADATA_NAME), *data = NULL;
+  _cleanup_free_ char *shown = escape_string(path);
+  size_t length;
+  int result = file_read_at(AT_FDCWD, path, METADATA_SIZE_LIMIT, &data, &length);
+  if (result == -ENOENT && was_emptied(overlay)) {
+    overlay->state = OVERLAY_APPLIED;
+    return 0;
+  }
+  if (result < 0)
+    return sb_fail(error, SB_CODE_SYSTEM, -result, "reading '%s'", shown);
+  json_t *json = json_loadb(data, length, 0, NULL);
+  bool is_valid = json && read_metadata(overlay, json);
+  json_decref(json);
+  return is_valid
+             ? 0
+             : sb_fail(error, SB_CODE_CONFLICT, 0, "'%s' is not what this version can read", shown);
+}
+
 int overlay_open(const struct host_context *host, const char *prefix, struct overlay *ret_overlay,
                  struct sb_error *error) {
   _cleanup_overlay_ struct overlay overlay = {0};
@@ -180,18 +205,7 @@ int overlay_open(const struct host_context *host, const char *prefix, struct ove
   if (session_find(all, "", prefix, "overlay", overlay.id, error) < 0)
     return -1;
   overlay.folder = path_join(all, overlay.id);
-  _cleanup_free_ char *path = path_join(overlay.folder, METADATA_NAME), *data = NULL;
-  _cleanup_free_ char *shown = escape_string(path);
-  size_t length;
-  int result = file_read_at(AT_FDCWD, path, METADATA_SIZE_LIMIT, &data, &length);
-  if (result < 0)
-    sb_fail(error, SB_CODE_SYSTEM, -result, "reading '%s'", shown);
-  json_t *json = result < 0 ? NULL : json_loadb(data, length, 0, NULL);
-  bool is_valid = json && read_metadata(&overlay, json);
-  json_decref(json);
-  if (!is_valid && result == 0)
-    sb_fail(error, SB_CODE_CONFLICT, 0, "'%s' is not what this version can read", shown);
-  if (!is_valid)
+  if (load_metadata(&overlay, error) < 0)
     return sb_hint(error, "drop the overlay with: sandbox discard %s", overlay.id);
   *ret_overlay = overlay;
   overlay = (struct overlay){0};
@@ -289,7 +303,7 @@ int overlay_create(const struct host_context *host, const struct plan *plan, con
   _cleanup_close_ int lock = overlay_lock(&overlay, error);
   if (lock < 0 || make_pairs(&overlay, plan, error) < 0)
     return -1;
-  overlay.started = change_clock_now().start;
+  overlay.started = change_clock_tick();
   return save(&overlay, error) < 0 ? -1 : steal_fd(&lock);
 }
 

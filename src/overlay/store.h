@@ -50,7 +50,8 @@ int overlay_create(const struct host_context *host, const struct plan *plan, con
 /* After the session: everything to the disk, so that no power cut takes it. */
 void overlay_settle(const char *folder);
 
-/* Reads the metadata of the session whose id starts with `prefix`. */
+/* Reads the metadata of the session whose id starts with `prefix`. Without layers, and as applied,
+ * if only its folder is left. */
 int overlay_open(const struct host_context *host, const char *prefix, struct overlay *ret_overlay,
                  struct sb_error *error);
 void overlay_clear(struct overlay *overlay);

@@ -209,6 +209,21 @@ def test_what_was_renamed_is_no_conflict(caller):
     assert caller.run("apply", other).stderr.count("deleted in the original") == 2
 
 
+def test_what_was_written_a_moment_before_is_no_conflict(caller):
+    """Stamps of files are as old as the kernel's last tick: so may a start be that comes right after."""
+    fill(caller, FILES)
+    coarse = 5  # CLOCK_REALTIME_COARSE, which Python does not name
+    for _ in range(20):
+        last = time.clock_gettime_ns(coarse)
+        while time.clock_gettime_ns(coarse) == last:  # as long as it can be until the next tick
+            pass
+        (caller.project / "edited").write_text("again\n")
+        caller.own()
+        sid = caller.overlay("echo more >> edited")
+        applied = caller.run("apply", sid)
+        assert applied.returncode == 0, applied.stderr
+
+
 def test_new_files_in_a_deleted_folder_are_a_conflict(caller):
     fill(caller, FILES)
     sid = caller.overlay("rm -r gone")
@@ -274,6 +289,20 @@ def test_discard(caller):
     assert caller.sessions() == []
     assert tree(caller.project) == before
     assert caller.run("discard", first).returncode == 125
+
+
+@pytest.mark.parametrize("verb", ["apply", "discard"])
+def test_a_removal_that_was_cut_off_at_its_end_is_finished(caller, verb):
+    """The metadata goes last, and the empty folder after it."""
+    fill(caller, FILES)
+    sid = caller.overlay("echo 1 > a")
+    folder = caller.state / "sandbox/overlays" / sid
+    assert caller.run("discard", sid).returncode == 0
+    folder.mkdir()
+    os.chown(folder, folder.parent.stat().st_uid, -1)
+    result = caller.run(verb, sid)
+    assert result.returncode == 0 and caller.sessions() == [], result.stderr
+    assert verb != "apply" or "had been applied or discarded already" in result.stderr
 
 
 def test_a_running_session_is_left_alone(caller):
