@@ -536,6 +536,35 @@ def test_a_repository_is_not_told_how_to_become_one(box):
 
 
 @pytest.mark.parametrize("script, said", [
+    ("git config a.b c", "sandbox run --unprotect .git/config"),
+    ("cd .; git remote add name /nowhere", "sandbox run --unprotect .git/config"),
+    ("git clean -qfdx", "cannot be removed"), ("rm -rf *", "cannot be removed"),
+    ("find . -path ./.git -prune -o -type d -empty -delete", "cannot be removed"),
+    ("git clone -q . .", "sandbox run --unprotect ."),
+    ("git config a.b", ""), ("rm ./* ../missing/*", ""), ("rm missing", ""),
+    ("git clone -q ./missing other", "")])
+def test_what_protected_names_are_in_the_way_of(box, script, said):
+    """The kernel alone refuses it; nothing is said of a failure that has other reasons."""
+    path = box.home("other")
+    box.identity.folder(path)
+    assert box.plain(["git", "init", "-q"], cwd=path).exit == 0
+    box.identity.file(f"{path}/file", "")
+    result = shell(box, script, cwd=path)
+    ours = [line for line in result.stderr.splitlines() if line.startswith("sandbox: ")]
+    assert result.exit != 0 and len(ours) == bool(said) and said in "".join(ours), result
+
+
+def test_what_lets_git_clone_into_the_project(box):
+    """The words that the line above names, where nothing else is in the way."""
+    for folder in ("source", "target"):
+        box.identity.folder(box.home(folder))
+    assert box.plain(["git", "init", "-q"], cwd=box.home("source")).exit == 0
+    result = box.run(["git", "clone", "-q", box.home("source"), "."], cwd=box.home("target"),
+                     options=["--unprotect", ".", "--ro", box.home("source")])
+    assert result.exit == 0 and os.path.exists(box.home("target/.git/config")), result
+
+
+@pytest.mark.parametrize("script, said", [
     ("cd .; /bin/docker ps 2>/dev/null; exit 1", True), ("docker ps 2>/dev/null || true", False),
     ("grep docker /dev/null", False), ("dockerfile 2>/dev/null; exit 1", False)])
 def test_docker_that_fails(box, script, said):
