@@ -11,9 +11,7 @@
 #include "api/api.h"
 #include "core/alloc.h"
 #include "core/cleanup.h"
-#include "core/escape.h"
 #include "core/json.h"
-#include "core/path.h"
 #include "session/client.h"
 #include "session/registry.h"
 
@@ -37,10 +35,8 @@ static int find_session(const char *id, char **ret_id, char **ret_folder, struct
   _cleanup_host_ struct host_context host = {0};
   _cleanup_registry_ struct registry registry = {0};
   const struct registry_entry *entry;
-  if (host_context_load_at("/", &host, error) < 0)
-    return -1;
-  registry_load(&host, &registry);
-  if (registry_find(&registry, id, &entry, error) < 0)
+  if (host_context_load_at("/", &host, error) < 0 || registry_load(&host, &registry, error) < 0 ||
+      registry_find(&registry, id, &entry, error) < 0)
     return -1;
   *ret_id = xstrdup(entry->id);
   *ret_folder = xstrdup(entry->folder);

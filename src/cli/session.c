@@ -15,9 +15,11 @@ int session_choose(struct session_choice *ret_choice, const char *prefix, struct
   struct session_choice choice = {0};
   if (host_context_load(&choice.host, error) < 0)
     return -1;
-  registry_load(&choice.host, &choice.registry);
+  int result = registry_load(&choice.host, &choice.registry, error);
   placeholders_recover(&choice.host); /* of monitors that were killed */
-  if (prefix && registry_find(&choice.registry, prefix, &choice.entry, error) < 0) {
+  if (result == 0 && prefix)
+    result = registry_find(&choice.registry, prefix, &choice.entry, error);
+  if (result < 0) {
     session_choice_clear(&choice);
     return -1;
   }

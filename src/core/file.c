@@ -147,14 +147,18 @@ int file_make_folders(const char *path, mode_t mode) {
   }
 }
 
-int file_private_folder(const char *path) {
-  if (mkdir(path, 0700) < 0 && errno != EEXIST)
-    return -errno;
+int file_check_private_folder(const char *path) {
   struct stat status;
   if (lstat(path, &status) < 0)
     return -errno;
   bool ours = S_ISDIR(status.st_mode) && status.st_uid == geteuid() && !(status.st_mode & 0077);
   return ours ? 0 : -EPERM;
+}
+
+int file_private_folder(const char *path) {
+  if (mkdir(path, 0700) < 0 && errno != EEXIST)
+    return -errno;
+  return file_check_private_folder(path);
 }
 
 union fd_control {

@@ -34,6 +34,9 @@ int file_make_folders(const char *path, mode_t mode);
  * symbolic link. Names in /tmp can be guessed and made by others first. 0 or a negative errno. */
 int file_private_folder(const char *path);
 
+/* The same without making it: -ENOENT if there is none, -EPERM if it is not ours alone. */
+int file_check_private_folder(const char *path);
+
 /* Passes descriptors and a small payload over a UNIX socket. 0 or a negative errno. */
 #define FD_PASS_LIMIT 4
 int fd_send(int socket, const int *fds, size_t count, const void *payload, size_t length);

@@ -28,6 +28,8 @@
 static int fail_runtime(const struct host_context *host, int errnum, struct sb_error *error) {
   _cleanup_free_ char *shown = escape_string(host->runtime_folder);
   sb_fail(error, SB_CODE_SYSTEM, errnum, "the runtime folder '%s'", shown);
+  if (errnum == ENOSPC || errnum == EDQUOT)
+    return sb_hint(error, "make room on its file system, or set XDG_RUNTIME_DIR");
   return sb_hint(error, "it must be a folder of yours with mode 0700: remove it, or set "
                         "XDG_RUNTIME_DIR");
 }
@@ -172,11 +174,14 @@ static void bury(const struct host_context *host, const char *name, const char *
   remove_folder(folder);
 }
 
-/* Looks at every session's folder: the dead are removed, the living go to the list, if any. */
-static void look_at_all(const struct host_context *host, struct registry *registry) {
-  DIR *folder = opendir(host->runtime_folder);
+/* Looks at every session's folder: the dead are removed, the living go to the list, if any. Where
+ * everybody may make a folder of that name (/dev/shm), it may be another user's: what he put there
+ * would be believed, and what his links lead to would be removed. Returns 0 or a negative errno. */
+static int look_at_all(const struct host_context *host, struct registry *registry) {
+  int result = file_check_private_folder(host->runtime_folder);
+  DIR *folder = result < 0 ? NULL : opendir(host->runtime_folder);
   if (!folder)
-    return;
+    return result == -ENOENT ? 0 : result;
   for (struct dirent *entry; (entry = readdir(folder));) {
     if (!is_id(entry))
       continue;
@@ -192,17 +197,23 @@ static void look_at_all(const struct host_context *host, struct registry *regist
       free(path);
   }
   closedir(folder);
+  return 0;
 }
 
 void registry_sweep(const struct host_context *host) {
-  look_at_all(host, NULL);
+  (void)look_at_all(host, NULL);
 }
 
-void registry_load(const struct host_context *host, struct registry *ret_registry) {
-  *ret_registry = (struct registry){0};
-  look_at_all(host, ret_registry);
-  if (ret_registry->count > 0)
-    qsort(ret_registry->entries, ret_registry->count, sizeof *ret_registry->entries, by_start);
+int registry_load(const struct host_context *host, struct registry *ret_registry,
+                  struct sb_error *error) {
+  struct registry registry = {0};
+  int result = look_at_all(host, &registry);
+  if (result < 0)
+    return fail_runtime(host, -result, error);
+  if (registry.count > 0)
+    qsort(registry.entries, registry.count, sizeof *registry.entries, by_start);
+  *ret_registry = registry;
+  return 0;
 }
 
 void registry_clear(struct registry *registry) {

@@ -48,8 +48,10 @@ struct registry {
 /* Removes what sessions left behind whose monitor is gone. */
 void registry_sweep(const struct host_context *host);
 
-/* Lists the live sessions of this user; sweeps the dead. Never fails: no folder, no sessions. */
-void registry_load(const struct host_context *host, struct registry *ret_registry);
+/* Lists the live sessions of this user; sweeps the dead. No folder, no sessions; one that is not
+ * the user's alone is an error. */
+int registry_load(const struct host_context *host, struct registry *ret_registry,
+                  struct sb_error *error);
 void registry_clear(struct registry *registry);
 #define _cleanup_registry_ __attribute__((cleanup(registry_clear)))
 

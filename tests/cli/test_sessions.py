@@ -411,3 +411,24 @@ def test_a_foreign_folder_is_no_session(box):
         assert [session["sid"] for session in listed(box)] == [sid]
         assert os.path.isdir(folder)
         os.rmdir(folder)
+
+
+@pytest.mark.parametrize("verb", [["ps"], ["kill", "--all"], ["policy", "revoke", "/opt/x"], ["watch"]])
+def test_a_runtime_folder_that_is_not_ours_alone(box, verb):
+    """Where everybody may make it (/dev/shm), another user can have been there first: with links to
+    what is ours, which would be swept as a dead session is."""
+    folder, runtime = box.home("precious"), box.home("shared")
+    box.identity.file(os.path.join(folder, "state.json"), "{}\n")
+    box.identity.folder(os.path.join(runtime, "sandbox"), 0o700)
+    os.symlink(folder, os.path.join(runtime, "sandbox/abcdefgh"))
+
+    def run():
+        return sandbox(box, *verb, env={"XDG_RUNTIME_DIR": runtime})
+
+    os.chmod(os.path.join(runtime, "sandbox"), 0o777)
+    result = run()
+    assert result.exit == 125 and "must be a folder of yours" in result.stderr, result
+    assert os.listdir(folder) == ["state.json"]
+    os.chmod(os.path.join(runtime, "sandbox"), 0o700)
+    if verb == ["ps"]:
+        assert run().exit == 0 and os.listdir(folder) == [], "control: it looks like a dead session"
