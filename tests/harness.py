@@ -66,6 +66,7 @@ PROTECTED_PRESENT = (
 PROTECTED_ABSENT = (
     ".git/hooks/post-checkout", ".git/config.worktree", ".devcontainer/devcontainer.json",
     ".cursor/mcp.json", ".codex/config.toml", ".gemini/settings.json", ".claude/settings.local.json",
+    ".helix/languages.toml", "opencode.jsonc",
 )
 
 

@@ -4,6 +4,7 @@
  * the repository's own claim; it is believed only where the other side, written by the human's git,
  * points back. */
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +21,7 @@
 #include "policy/git-config.h"
 
 #define GITFILE_LIMIT (64 * 1024)
+#define CONFIG_LIMIT  (16 * 1024 * 1024) /* each branch and submodule has lines in it */
 #define MODULES_DEPTH 8
 #define NESTED_DEPTH  4
 #define INCLUDE_DEPTH 4 /* git's own limit is 10 */
@@ -91,25 +93,83 @@ static int protect_linked_hooks(struct compiler *compiler, const char *hooks,
   return result;
 }
 
-static char *config_path(const struct compiler *compiler, const char *base, const char *value) {
-  _cleanup_free_ char *written = git_config_text(value);
+static bool is_hidden(const struct compiler *compiler, const char *path) {
+  for (size_t i = 0; i < compiler->hidden.count; i++) {
+    if (path_is_under(path, compiler->hidden.items[i].path))
+      return true;
+  }
+  return false;
+}
+
+static char *named_path(const struct compiler *compiler, const char *base, const char *written) {
   if (strncmp(written, "~/", 2) != 0)
     return path_join(base, written);
   return compiler->host->home ? path_join(compiler->host->home, written + 2) : NULL;
 }
 
+/* What a package manager installs is replaced by it as a whole, and run from there anyway. */
+static bool is_installed(const char *path) {
+  _cleanup_free_ char *names = xstrdup(path);
+  char *rest = NULL;
+  for (char *name = strtok_r(names, "/", &rest); name; name = strtok_r(NULL, "/", &rest)) {
+    if (walk_is_bulk(name) && strcmp(name, ".git") != 0)
+      return true;
+  }
+  return false;
+}
+
+static bool is_program_of_place(const struct compiler *compiler, const char *path) {
+  struct stat status;
+  return path && lstat(path, &status) == 0 && !S_ISDIR(status.st_mode) && !is_installed(path) &&
+         !compile_unprotected(compiler, path) && !is_hidden(compiler, path);
+}
+
+/* "tools/clean.py %f", or "python3 clean.py", however it is quoted. Only a first word without a
+ * slash is looked for elsewhere. */
+static int protect_program(struct compiler *compiler, const char *tree, const char *value,
+                           struct sb_error *error) {
+  static const char between[] = " \t!'\"\\;&|()<>";
+  _cleanup_free_ char *command = xstrdup(value);
+  char *rest = NULL, *first = strtok_r(command, between, &rest);
+  for (char *word = first; word; word = strtok_r(NULL, between, &rest)) {
+    _cleanup_free_ char *path =
+        word == first && !strchr(word, '/') ? NULL : named_path(compiler, tree, word);
+    if (is_program_of_place(compiler, path) &&
+        compile_protect(compiler, path, false, NULL, "git: a program of your configuration",
+                        error) < 0)
+      return -1;
+  }
+  return 0;
+}
+
+/* What git runs by itself, at a `git status` or `git log`. */
+static int protect_programs(struct compiler *compiler, const char *tree, const char *line,
+                            struct sb_error *error) {
+  static const char *const keys[] = {"fsmonitor", "clean",      "smudge",  "process", "textconv",
+                                     "external",  "driver",     "command", "editor",  "pager",
+                                     "program",   "sshcommand", "askpass", "helper"};
+  for (size_t i = 0; i < ARRAY_SIZE(keys); i++) {
+    const char *value = git_config_value(line, keys[i]);
+    if (value && protect_program(compiler, tree, value, error) < 0)
+      return -1;
+  }
+  return 0;
+}
+
 static int protect_config_file(struct compiler *compiler, const char *file, const char *tree,
                                size_t depth, struct sb_error *error);
 
-/* What the config names as hooks folder or includes is executed or believed like the config. */
+/* What the config names as program or hooks folder, or includes, is executed or believed like the
+ * config. */
 static int protect_config_line(struct compiler *compiler, const char *file, const char *tree,
                                const char *line, size_t depth, struct sb_error *error) {
   const char *hooks = git_config_value(line, "hookspath"),
              *include = git_config_value(line, "path");
   if (!hooks && !include)
-    return 0;
+    return protect_programs(compiler, tree, line, error);
   _cleanup_free_ char *folder = path_parent(file);
-  _cleanup_free_ char *path = config_path(compiler, hooks ? tree : folder, hooks ? hooks : include);
+  _cleanup_free_ char *written = git_config_text(hooks ? hooks : include);
+  _cleanup_free_ char *path = named_path(compiler, hooks ? tree : folder, written);
   if (!path || compile_unprotected(compiler, path))
     return 0;
   if (compile_protect(compiler, path, true, NULL, "git: named in your configuration", error) < 0)
@@ -118,11 +178,19 @@ static int protect_config_line(struct compiler *compiler, const char *file, cons
                : protect_config_file(compiler, path, tree, depth + 1, error);
 }
 
+static int refuse_large(const char *file, struct sb_error *error) {
+  _cleanup_free_ char *shown = escape_string(file);
+  sb_fail(error, SB_CODE_SYSTEM, EFBIG, "reading git's configuration '%s'", shown);
+  return sb_hint(error, "what it names could not be protected: make it smaller");
+}
+
 static int protect_config_file(struct compiler *compiler, const char *file, const char *tree,
                                size_t depth, struct sb_error *error) {
   _cleanup_free_ char *data = NULL;
-  if (depth > INCLUDE_DEPTH || file_read_at(AT_FDCWD, file, GITFILE_LIMIT, &data, NULL) < 0)
-    return 0;
+  int result =
+      depth > INCLUDE_DEPTH ? -ELOOP : file_read_at(AT_FDCWD, file, CONFIG_LIMIT, &data, NULL);
+  if (result < 0)
+    return result == -EFBIG ? refuse_large(file, error) : 0;
   char *rest = NULL;
   for (char *line = strtok_r(data, "\r\n", &rest); line; line = strtok_r(NULL, "\r\n", &rest)) {
     if (protect_config_line(compiler, file, tree, line, depth, error) < 0)
@@ -197,20 +265,32 @@ static bool find_worktrees(void *context, const struct walk_entry *entry) {
   return false;
 }
 
-static int protect_worktrees(struct compiler *compiler, const char *git, struct sb_error *error) {
+/* `git config --worktree` writes to a file of its own, which may name a hooks folder as well. */
+static int protect_worktree(struct compiler *compiler, const char *folder, struct sb_error *error) {
   static const struct {
     const char *name;
     bool reserve;
   } names[] = {{"commondir", false}, {"gitdir", false}, {"config.worktree", true}};
+  for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+    if (protect_name(compiler, folder, names[i].name, names[i].reserve, "", error) < 0)
+      return -1;
+  }
+  _cleanup_free_ char *line = read_line_of(folder, "gitdir");
+  if (!line)
+    return 0;
+  _cleanup_free_ char *link = path_join(folder, line);
+  _cleanup_free_ char *tree = path_parent(link), *file = path_join(folder, "config.worktree");
+  return protect_config_file(compiler, file, tree, 0, error);
+}
+
+static int protect_worktrees(struct compiler *compiler, const char *git, struct sb_error *error) {
   _cleanup_free_ char *folder = path_join(git, "worktrees");
   struct names_found found = {.folder = folder};
   _cleanup_walk_closed_ struct walk_closed closed = {0};
   walk_folder_wholly(folder, 1, find_worktrees, &found, &closed);
   int result = compile_check_closed(compiler, &closed, error);
-  for (size_t i = 0; result == 0 && i < found.paths.count * ARRAY_SIZE(names); i++)
-    result = protect_name(compiler, found.paths.items[i / ARRAY_SIZE(names)],
-                          names[i % ARRAY_SIZE(names)].name, names[i % ARRAY_SIZE(names)].reserve,
-                          "", error);
+  for (size_t i = 0; result == 0 && i < found.paths.count; i++)
+    result = protect_worktree(compiler, found.paths.items[i], error);
   strv_clear(&found.paths);
   return result;
 }
@@ -230,7 +310,7 @@ static bool find_modules(void *context, const struct walk_entry *entry) {
 /* The work tree a submodule's config names, so that its `.git` file cannot be replaced. */
 static char *submodule_work_tree(const char *git) {
   _cleanup_free_ char *path = path_join(git, "config"), *data = NULL;
-  if (file_read_at(AT_FDCWD, path, GITFILE_LIMIT, &data, NULL) < 0)
+  if (file_read_at(AT_FDCWD, path, CONFIG_LIMIT, &data, NULL) < 0)
     return NULL;
   char *rest = NULL;
   for (char *line = strtok_r(data, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
@@ -288,12 +368,10 @@ static bool is_submodule_folder(const char *place, const char *git) {
   return tree && strcmp(tree, place) == 0 && path_is_under(place, super);
 }
 
-static bool is_hidden(const struct compiler *compiler, const char *path) {
-  for (size_t i = 0; i < compiler->hidden.count; i++) {
-    if (path_is_under(path, compiler->hidden.items[i].path))
-      return true;
-  }
-  return false;
+static int protect_whole(struct compiler *compiler, const char *git, const char *tree,
+                         struct sb_error *error) {
+  return protect_git_folder(compiler, git, tree, error) < 0 ? -1
+                                                            : protect_modules(compiler, git, error);
 }
 
 static int protect_gitfile(struct compiler *compiler, const char *place, struct sb_error *error) {
@@ -309,16 +387,16 @@ static int protect_gitfile(struct compiler *compiler, const char *place, struct 
   _cleanup_free_ char *common = worktree_common_folder(place, git);
   if (common && !is_hidden(compiler, common)) {
     compile_writable(compiler, common, true, "git: the repository of this worktree");
-    return protect_git_folder(compiler, common, place, error) < 0
-               ? -1
-               : protect_modules(compiler, common, error);
+    return protect_whole(compiler, common, place, error);
   }
   if (is_submodule_folder(place, git) && !is_hidden(compiler, git)) {
     compile_writable(compiler, git, true, "git: the repository of this submodule");
-    return protect_git_folder(compiler, git, place, error) < 0
-               ? -1
-               : protect_modules(compiler, git, error);
+    return protect_whole(compiler, git, place, error);
   }
+  /* `git init --separate-git-dir`, or a bare repository beside its worktrees: to protect what is
+   * writable anyway, nothing has to be believed. */
+  if (compile_covered(&compiler->writable, git) && is_git_folder(git))
+    return protect_whole(compiler, git, place, error);
   _cleanup_free_ char *shown = escape_string(git);
   strv_addf(&compiler->plan->warnings,
             "'.git' points to '%s', which does not point back: it is not made writable", shown);
@@ -352,9 +430,7 @@ static int protect_repository(struct compiler *compiler, const char *place,
     return -1;
   if (!holds_git_files(git))
     return 0; /* empty or foreign: the protected names of the policy reserve it */
-  if (protect_git_folder(compiler, git, place, error) < 0)
-    return -1;
-  return protect_modules(compiler, git, error);
+  return protect_whole(compiler, git, place, error);
 }
 
 static bool find_repositories(void *context, const struct walk_entry *entry) {

@@ -27,6 +27,9 @@ const struct protected_name protected_table[] = {
     {".husky", "git runs hooks", IF_PRESENT},
     {".githooks", "git runs hooks", IF_PRESENT},
     {".lefthook", "git runs hooks", IF_PRESENT},
+    {"lefthook.yml", "git runs hooks", IF_PRESENT},
+    {".lefthook.yml", "git runs hooks", IF_PRESENT},
+    {"lefthook-local.yml", "git runs hooks", IF_PRESENT},
     {".pre-commit-config.yaml", "git runs hooks", IF_PRESENT},
 
     /* Editors run tasks and settings when the folder is opened */
@@ -34,6 +37,7 @@ const struct protected_name protected_table[] = {
     {".idea", "JetBrains editors run configurations and file watchers"},
     {".fleet", "Fleet runs configurations", IF_PRESENT},
     {".zed", "Zed runs tasks and language servers named in settings"},
+    {".helix", "Helix starts language servers and formatters named in settings"},
     {".devcontainer", "editors build and start containers from it"},
     {".devcontainer.json", "editors build and start containers from it"},
     {".vim", "vim settings of the project", IF_PRESENT},
@@ -58,6 +62,9 @@ const struct protected_name protected_table[] = {
     {".roo", "Roo Code starts servers"},
     {".opencode", "opencode loads plug-ins"},
     {"opencode.json", "opencode starts the servers it names"},
+    {"opencode.jsonc", "opencode starts the servers it names"},
+    {"crush.json", "Crush starts the servers it names", IF_PRESENT},
+    {".crush.json", "Crush starts the servers it names", IF_PRESENT},
     {".aider.conf.yml", "aider runs the commands it names"},
 
     /* What the shell runs on entering the folder. mise asks about a new file, but trusts a known

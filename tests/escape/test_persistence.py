@@ -37,7 +37,7 @@ def on_absent(verb, argv, ground=None):
 
 def row_of(name):
     for prefix, row in ((".git/hooks", "E37"), (".git", "E38"), (".vscode", "E40"), (".idea", "E40"),
-                        (".devcontainer", "E40"), (".envrc", "E41"), (".sandbox", "E50")):
+                        (".devcontainer", "E40"), (".helix", "E40"), (".envrc", "E41"), (".sandbox", "E50")):
         if name.startswith(prefix):
             return row
     return "E39"
@@ -210,6 +210,12 @@ def bare_repository(box):
     os.rmdir(box.path(".git"))
 
 
+def separate_git_folder(box):
+    """As `git init --separate-git-dir` makes it, or a bare repository beside its worktrees."""
+    os.rename(box.path(".git"), box.path(".bare"))
+    box.identity.file(box.path(".git"), "gitdir: ./.bare\n")
+
+
 def linked_hooks(box):
     os.rename(box.path(".git/hooks"), box.path("shared-hooks"))
     os.symlink("../shared-hooks", box.path(".git/hooks"))
@@ -219,6 +225,31 @@ def configured_hooks(box):
     """core.hooksPath points to a folder of the project."""
     box.identity.file(box.path(".git/config"), "[core]\n\thooksPath = myhooks\n")
     box.identity.folder(box.path("myhooks"))
+
+
+def configured_programs(box):
+    """Git runs them at the next `git status`, or when it shows what has changed."""
+    box.identity.file(box.path(".git/config"), "[core]\n\tfsmonitor = tools/watch\n"
+                      "[filter \"x\"]\n\tclean = \"python3 clean.py %f\" # ours\n"
+                      "[diff \"y\"]\n\ttextconv = \\\"" + box.path("show") + "\\\" -a .env\n"
+                      "[merge \"z\"]\n\tdriver = .venv/bin/merge %A\n")
+    for name in ("tools/watch", "clean.py", "show", ".venv/bin/merge"):
+        box.identity.file(box.path(name), "")
+
+
+def hooks_of_a_worktree(box):
+    """Named by `git config --worktree core.hooksPath`."""
+    linked_worktree(box)
+    box.identity.file(box.home("main.git/worktrees/w/config.worktree"), "[core]\n\thooksPath = myhooks\n")
+    box.identity.folder(box.path("myhooks"))
+
+
+def hooks_in_a_long_configuration(box):
+    """Each branch has three lines in it."""
+    configured_hooks(box)
+    with open(box.path(".git/config"), "a", encoding="utf-8") as config:
+        config.writelines(f'[branch "b{number}"]\n\tremote = origin\n\tmerge = refs/heads/b{number}\n'
+                          for number in range(2000))
 
 
 FORMS = [
@@ -236,14 +267,29 @@ FORMS = [
              ground=bare_repository),
     ShellRow("E38.bare-config", "echo PAYLOAD >>config", goal="{project}/config",
              ground=bare_repository),
+    ShellRow("E37.separate-hook", "echo PAYLOAD >.bare/hooks/x", goal="{project}/.bare/hooks/x",
+             ground=separate_git_folder),
+    ShellRow("E38.separate-config", "echo PAYLOAD >>.bare/config", goal="{project}/.bare/config",
+             ground=separate_git_folder),
+    ShellRow("E38.separate-away", "mv .bare was; mkdir -p .bare/hooks; echo PAYLOAD >.bare/hooks/x",
+             goal="{project}/.bare/hooks/x", ground=separate_git_folder),
     ShellRow("E37.linked-hooks", "echo PAYLOAD >.git/hooks/x", goal="{project}/shared-hooks/x",
              ground=linked_hooks),
     ShellRow("E37.linked-hooks-target", "echo PAYLOAD >shared-hooks/x",
              goal="{project}/shared-hooks/x", ground=linked_hooks),
     ShellRow("E37.hooksPath", "echo PAYLOAD >myhooks/pre-commit", goal="{project}/myhooks/pre-commit",
              ground=configured_hooks),
+    *[ShellRow(f"E38.program.{name}", f"rm {name}; echo PAYLOAD >{name}", goal="{project}/" + name,
+               ground=configured_programs) for name in ("tools/watch", "clean.py", "show")],
+    ShellRow("E37.hooksPath-long", "echo PAYLOAD >myhooks/pre-commit", goal="{project}/myhooks/pre-commit",
+             ground=hooks_in_a_long_configuration),
+    ShellRow("E37.hooksPath-worktree", "echo PAYLOAD >myhooks/pre-commit",
+             goal="{project}/myhooks/pre-commit", ground=hooks_of_a_worktree),
     ShellRow("E37.husky", "echo PAYLOAD >>.husky/pre-commit", goal="{project}/.husky/pre-commit",
              ground=lambda box: box.identity.file(box.path(".husky/pre-commit"), "") and None),
+    *[ShellRow(f"E39.present.{name}", f"echo PAYLOAD >>{name}", goal="{project}/" + name,
+               ground=lambda box, name=name: box.identity.file(box.path(name), "") and None)
+      for name in ("lefthook.yml", "lefthook-local.yml", "crush.json", ".crush.json")],
     ShellRow("E37.subfolder-start", "echo PAYLOAD >../.git/hooks/x", goal="{project}/.git/hooks/x",
              cwd="{project}/sub"),
 ]
@@ -276,6 +322,13 @@ def test_fifo_left_behind(box):
     result = box.run([box.attempt, "E49.fifo", box.path("left")], options=["--report"])
     if os.path.exists(box.path("left")):
         assert "left" in result.stderr, f"E49: a FIFO is left and not reported: {result}"
+
+
+@pytest.mark.works
+def test_installed_programs_are_replaced(box):
+    """Those of a package manager, although git's configuration names one."""
+    configured_programs(box)
+    assert box.run(["sh", "-c", "rm -r .venv && mkdir .venv && git status >/dev/null"]).exit == 0
 
 
 @pytest.mark.works
