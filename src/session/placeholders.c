@@ -135,25 +135,50 @@ static int make_and_hold(struct placeholder *placeholder, struct pool *pool, int
 struct parent {
   const char *path; /* of a placeholder in it */
   int fd;
+  bool opens; /* whatever its mode says now */
+  bool opened;
+  mode_t mode; /* that it is to have again, if it was opened */
 };
+
+static int set_mode(int fd, mode_t mode) {
+  char name[64];
+  snprintf(name, sizeof name, "/proc/self/fd/%d", fd);
+  return chmod(name, mode);
+}
+
+/* The command may have taken the right to write to its folder away (`chmod 500 .`): what we put
+ * there would stay for good. Only where the command is gone, and the folder is the caller's. */
+static void open_up(struct parent *parent) {
+  struct stat status;
+  if (parent->fd < 0 || faccessat(parent->fd, "", W_OK | X_OK, AT_EMPTY_PATH | AT_EACCESS) == 0 ||
+      fstat(parent->fd, &status) < 0 || status.st_uid != geteuid())
+    return;
+  parent->mode = status.st_mode & 07777;
+  parent->opened = set_mode(parent->fd, parent->mode | S_IWUSR | S_IXUSR) == 0;
+}
+
+static void close_parent(struct parent *parent) {
+  if (parent->opened)
+    (void)!set_mode(parent->fd, parent->mode);
+  if (parent->fd >= 0)
+    close(parent->fd);
+  parent->opened = false;
+  parent->fd = -1;
+}
+#define _cleanup_parent_ __attribute__((cleanup(close_parent)))
 
 static int parent_of(struct parent *parent, const char *path) {
   size_t length = (size_t)(path_base(path) - path);
   if (parent->fd >= 0 && parent->path && strncmp(parent->path, path, length) == 0 &&
       !strchr(parent->path + length, '/'))
     return parent->fd;
-  if (parent->fd >= 0)
-    close(parent->fd);
+  close_parent(parent);
   parent->path = path;
   parent->fd = open_parent(path);
+  if (parent->opens)
+    open_up(parent);
   return parent->fd;
 }
-
-static void close_parent(struct parent *parent) {
-  if (parent->fd >= 0)
-    close(parent->fd);
-}
-#define _cleanup_parent_ __attribute__((cleanup(close_parent)))
 
 /* Ours, held by nobody else and still as we made it: a folder that is not empty does not go. */
 static void release(struct placeholder *placeholder, struct pool *pool, int parent,
@@ -424,7 +449,7 @@ void placeholders_drop(struct placeholders *placeholders, const char *path) {
 }
 
 void placeholders_remove(struct placeholders *placeholders) {
-  _cleanup_parent_ struct parent parent = {.fd = -1};
+  _cleanup_parent_ struct parent parent = {.fd = -1, .opens = true};
   /* Backwards: what was made inside another placeholder's neighbour goes first. */
   for (size_t i = placeholders->count; i-- > 0;)
     let_go(placeholders, &placeholders->items[i], &parent);

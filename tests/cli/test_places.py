@@ -3,9 +3,9 @@
 import contextlib
 import os
 import shutil
+import stat
 import subprocess
 import tempfile
-import time
 
 import pytest
 
@@ -586,6 +586,18 @@ def test_placeholders_are_invisible_to_git(box):
     assert sorted(os.listdir(path)) == [".git", "README.md"]
     left = set(os.listdir(os.path.join(path, ".git"))) & {"commondir", "config.worktree"}
     assert not left
+
+
+@pytest.mark.parametrize("closed", ["500 .", "500 . .git"])
+def test_no_placeholder_stays_in_a_closed_folder(box, closed):
+    """The command has taken the right to write to its folder away, and that is as it was left."""
+    path = repository(box)
+    result = shell(box, f"test -d .vscode && chmod {closed}", path)
+    mode = stat.S_IMODE(os.stat(path).st_mode)
+    os.chmod(path, 0o755)
+    assert result.exit == 0 and mode == int(closed[:3], 8), (result, mode)
+    assert sorted(os.listdir(path)) == [".git", "README.md"]
+    assert not {"commondir", "config.worktree"} & set(os.listdir(os.path.join(path, ".git")))
 
 
 def test_two_sessions_in_one_project(box):
