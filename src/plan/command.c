@@ -75,6 +75,34 @@ static void set_go_flags(struct compiler *compiler) {
   plan_set_variable(environment, "GOFLAGS", all);
 }
 
+/* Programs that would give up, complain, or write into the project instead, where they cannot write
+ * to a place of their own at home. */
+static const struct {
+  const char *variable, *name; /* in the runtime folder, which is nobody else's in every engine */
+  const char *unless;          /* at home: then the program finds out by itself */
+} private_files[] = {
+    {"NVIM_LOG_FILE", "nvim.log", NULL}, /* else ".nvimlog" in the working folder */
+    {"LESSHISTFILE", "lesshst", NULL},   /* made under another name, which is not hidden */
+    {"IPYTHONDIR", "ipython", ".ipython"},
+};
+
+static bool is_at_home(const struct compiler *compiler, const char *name) {
+  const char *home = compiler->host->home;
+  _cleanup_free_ char *path = home && name ? path_join(home, name) : NULL;
+  return path && faccessat(AT_FDCWD, path, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+static void set_private_files(struct compiler *compiler, const char *runtime) {
+  struct strv *environment = &compiler->plan->environment;
+  for (size_t i = 0; i < ARRAY_SIZE(private_files); i++) {
+    if (get_variable(environment, private_files[i].variable) ||
+        is_at_home(compiler, private_files[i].unless))
+      continue;
+    _cleanup_free_ char *path = path_join(runtime, private_files[i].name);
+    plan_set_variable(environment, private_files[i].variable, path);
+  }
+}
+
 static void set_environment(struct compiler *compiler) {
   struct strv *environment = &compiler->plan->environment;
   char runtime[32];
@@ -85,6 +113,7 @@ static void set_environment(struct compiler *compiler) {
   plan_set_variable(environment, "SANDBOX", compiler->request->session_id);
   set_working_folder(compiler);
   set_go_flags(compiler);
+  set_private_files(compiler, runtime);
   compile_proxy_variables(compiler);
   STRV_FOREACH (entry, &compiler->policy->environment_set) {
     const char *equals = strchr(*entry, '=');

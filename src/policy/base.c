@@ -2,6 +2,7 @@
  * machine wherever they are installed, their caches, and the settings of everyday tools. Whoever
  * adds a line: nothing here may hold a credential, or the secrets table must name it. */
 #include <string.h>
+#include <sys/stat.h>
 
 #include "core/alloc.h"
 #include "core/cleanup.h"
@@ -15,6 +16,7 @@ struct base {
   const char *path; /* "~/": below the home folder */
   const char *why;
   bool at_once; /* mounted at the start; the rest when something first touches it */
+  bool is_file; /* only if it is there: in the place of what may be written folders can be made */
 };
 
 static const struct base table[] = {
@@ -140,6 +142,7 @@ static const struct base table[] = {
     {RULE_WRITE, "~/.local/share/pnpm/store", "cache"},
     {RULE_WRITE, "~/go/pkg/mod", "cache"},
     {RULE_WRITE, "~/.cargo/registry", "cache"},
+    {RULE_WRITE, "~/.cargo/.package-cache", "a lock on the cache", .is_file = true},
     {RULE_WRITE, "~/.cargo/git", "cache"},
     {RULE_WRITE, "~/.m2/repository", "cache"},
     {RULE_WRITE, "~/.gradle/caches", "cache"},
@@ -324,6 +327,11 @@ static void add_git_settings(const struct adding *adding) {
   }
 }
 
+static bool is_file(const char *path) {
+  struct stat status;
+  return lstat(path, &status) == 0 && S_ISREG(status.st_mode);
+}
+
 void policy_add_base(struct policy *policy, const struct policy_context *context) {
   struct adding adding = {.policy = policy, .context = context, .end = policy->rule_count};
   for (; adding.first < adding.end; adding.first++) {
@@ -336,10 +344,12 @@ void policy_add_base(struct policy *policy, const struct policy_context *context
     const char *path = table[i].path;
     if (path[0] == '~' && !context->home)
       continue;
+    const char *pattern =
+        path[0] == '/' ? path : arena_concat(&policy->strings, context->home, path + 1);
+    if (table[i].is_file && !is_file(pattern))
+      continue;
     push(&adding, &(struct rule){.kind = table[i].kind,
-                                 .pattern = path[0] == '/' ? path
-                                                           : arena_concat(&policy->strings,
-                                                                          context->home, path + 1),
+                                 .pattern = pattern,
                                  .written = path,
                                  .why = table[i].why,
                                  .when_touched = !table[i].at_once});

@@ -11,7 +11,6 @@ import zipfile
 import pytest
 
 import gates
-import harness
 
 
 # Each gate and each identity once; all of them in the long run.
@@ -253,6 +252,18 @@ def test_a_cache_among_tools(box, work, tools, cache):
     assert os.path.exists(box.home(tools, cache, "crate"))
 
 
+def test_the_lock_of_cargo(box, work):
+    """Every build takes it. What is not there is not made, least of all as a folder."""
+    box.identity.file(box.home(".cargo/bin/tool"), "")
+    box.identity.file(box.home(".cargo/.package-cache"), "")
+    assert work("flock ~/.cargo/.package-cache sh -c 'exec 3<>~/.cargo/.package-cache; echo locked'"
+                ) == "locked\n"
+    os.unlink(box.home(".cargo/.package-cache"))
+    with pytest.raises(AssertionError, match="package-cache"):
+        work("mkdir ~/.cargo/.package-cache")
+    assert not os.path.lexists(box.home(".cargo/.package-cache"))
+
+
 @pytest.mark.parametrize("given, flags", [(None, "-buildvcs=false"),
                                           ("-mod=mod", "-mod=mod -buildvcs=false"),
                                           ("-buildvcs=true", "-buildvcs=true")])
@@ -336,6 +347,27 @@ def test_the_editor(box, work):
     box.identity.file(box.home(".vimrc"), "set nocompatible\n")
     box.identity.file(box.path("text"), "one\n")
     assert work("vim -es -c 's/one/two/' -c 'wq' text </dev/null; cat text") == "two\n"
+
+
+def test_the_pager(box, work):
+    """It keeps what was searched for, on a terminal, and makes that file under another name first."""
+    box.identity.file(box.path("text"), "".join(f"line {number}\n" for number in range(100)))
+    needs("less", "script")
+    assert "line 7" in work("printf '/line 7\\nq' | script -qec 'TERM=xterm less text' /dev/null; "
+                            "test -s $LESSHISTFILE")
+
+
+def test_what_programs_keep_elsewhere(box, work):
+    """Neovim leaves no log in the project, and IPython starts without a folder at home."""
+    show = "printf '%s ' \"$NVIM_LOG_FILE\" \"$IPYTHONDIR\"; "
+    log, folder = work(show + "touch \"$NVIM_LOG_FILE\" && mkdir \"$IPYTHONDIR\"").split()
+    assert log.startswith("/run/user/") and folder.startswith("/run/user/")
+    if shutil.which("nvim", path="/usr/bin"):
+        work("nvim -u NONE -i NONE --headless +q")
+        assert not os.path.exists(box.path(".nvimlog"))
+    box.identity.folder(box.home(".ipython"))
+    assert work(show, env={"NVIM_LOG_FILE": "/tmp/log"}).split() == [log]
+    work("[ -z \"$IPYTHONDIR\" ]")
 
 
 def test_the_manual(box, work):
