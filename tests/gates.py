@@ -5,6 +5,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import socket
 import stat
 import subprocess
@@ -124,6 +125,46 @@ def broker_of(monitor):
     return child_of(monitor, "sandbox-broker")
 
 
+def is_traced_or_gone(process):
+    try:
+        return sessions.status(process)["TracerPid"] != "0"
+    except OSError:
+        return True
+
+
+@contextlib.contextmanager
+def killing(*processes, at):
+    """Whoever of them, or of the children that they get, makes this call is killed before it is made."""
+    attached = [word for process in processes for word in ("-p", str(process))]
+    with subprocess.Popen(["strace", "-f", "-qq", *attached, "-e", f"inject={at}:signal=KILL"],
+                          stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as tracer:
+        try:
+            assert sessions.eventually(lambda: all(map(is_traced_or_gone, processes)), harness.TIMEOUT)
+            yield
+        finally:
+            tracer.terminate()
+
+
+@contextlib.contextmanager
+def killing_brokers(monitor, at):
+    """Each of them, also those that are started later. What else the monitor starts at its beginning mounts, too."""
+    assert sessions.eventually(lambda: child_of(monitor, "sandbox-keeper"), harness.TIMEOUT)
+    broker = broker_of(monitor)
+    with killing(monitor, *([broker] if broker else []), at=at):
+        end_untraced_brokers(monitor)
+        yield
+
+
+def end_untraced_brokers(monitor):
+    """One of them may have been started in between, as another test makes a name in the host's root; what has just
+    been forked has the monitor's name still."""
+    own = sessions.status(monitor)["Name"]
+    assert sessions.eventually(lambda: all(map(is_traced_or_gone, children_of(monitor, own))), harness.TIMEOUT)
+    for broker in children_of(monitor, "sandbox-broker"):
+        if not is_traced_or_gone(broker):
+            os.kill(broker, signal.SIGKILL)
+
+
 def approve(scope="session", **more):
     return {"cmd": "cmd.approve", "scope": scope, **more}
 
@@ -196,10 +237,10 @@ class Session:
 
 
 @contextlib.contextmanager
-def halfway(box, gate, before, after, answer, options=()):
+def halfway(box, gate, before, after, answer, options=(), **more):
     """A session in which one script has run, and another waits for go_on()."""
     script = f"{before}; touch ready; while [ ! -e go ]; do sleep 0.02; done; {after}"
-    with Session(box, gate, ["/bin/sh", "-c", script], answer, options) as it:
+    with Session(box, gate, ["/bin/sh", "-c", script], answer, options, **more) as it:
         assert sessions.eventually(lambda: os.path.exists(box.path("ready")))
         yield it
 

@@ -47,15 +47,12 @@ static const char *const variant_names[WAIT_COUNT][2][2] = {
     {{"datagrams", "datagrams_containers"}, {"datagrams_debug", "datagrams_debug_containers"}},
 };
 
-/* The rows of traps.def; `row.number` is filled in for each architecture. */
-static const struct {
-  const char *name;
-  struct trap row;
-} traps[] = {
+/* The rows of traps.def; the number is filled in for each architecture. */
+static const struct trap traps[] = {
 #define NONE TRAP_NONE
 #define CWD  TRAP_CWD
 #define TRAP(kind, name, base, path, base2, path2, flags, links)                                   \
-  {#name, {0, 0, TRAP_##kind, {{base, path}, {base2, path2}}, flags, TRAP_##links}},
+  {0, 0, TRAP_##kind, {{base, path}, {base2, path2}}, flags, TRAP_##links, #name},
 #include "engine/traps.def"
 #undef TRAP
 #undef CWD
@@ -203,13 +200,13 @@ static void write_traps(const struct architecture *architecture, const char *sym
     for (uint32_t number = ranges[0].first; number < ranges[0].end; number++) {
       const struct syscall_row *row = row_of(architecture->abis[abi], number);
       for (size_t i = 0; row && i < ARRAY_SIZE(traps); i++) {
-        const struct trap *trap = &traps[i].row;
-        if (strcmp(traps[i].name, row->name) != 0)
+        const struct trap *trap = &traps[i];
+        if (strcmp(trap->name, row->name) != 0)
           continue;
-        printf("  {0x%08xu, %u, %d, {{%d, %d}, {%d, %d}}, %d, %d}, /* %s */\n",
+        printf("  {0x%08xu, %u, %d, {{%d, %d}, {%d, %d}}, %d, %d, \"%s\"},\n",
                architecture->abis[abi].audit_arch, number, trap->kind, trap->at[0].base,
                trap->at[0].path, trap->at[1].base, trap->at[1].path, trap->flags, trap->links,
-               row->name);
+               trap->name);
       }
     }
   }

@@ -82,8 +82,11 @@ static char *parse_date(const char *value) {
   for (size_t i = 0; i < ARRAY_SIZE(forms); i++) {
     struct tm parts = {0};
     const char *end = strptime(value, forms[i], &parts);
-    if (end && (*end == '\0' || strcmp(end, "Z") == 0))
-      return format_time(timegm(&parts));
+    if (!end || (*end != '\0' && strcmp(end, "Z") != 0))
+      continue;
+    int day = parts.tm_mday;
+    time_t time = timegm(&parts);
+    return parts.tm_mday == day ? format_time(time) : NULL; /* no thirtieth of February */
   }
   return NULL;
 }
@@ -187,6 +190,8 @@ static void describe_decision(struct text *text, const json_t *line) {
   append_pair(text, line, "port", ":");
   if (strcmp(audit_text(line, "tree"), audit_text(line, "path")) != 0)
     append_pair(text, line, "tree", ", all of ");
+  if (json_is_true(json_object_get(line, "names")))
+    text_append(text, ", its names and nothing else,");
   append_pair(text, line, "exe", " to ");
   append_pair(text, line, "scope", ", ");
   append_pair(text, line, "by", ", by ");

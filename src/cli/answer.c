@@ -166,6 +166,8 @@ static int answer_main(const struct invocation *invocation) {
   _cleanup_free_ char *shown = escape_string(hidden ? hidden : "");
   if (hidden)
     cli_warn("secrets in it stay hidden, such as '%s'", shown);
+  if (json_is_true(json_object_get(reply, "names")))
+    cli_warn("only the names in it are allowed: what is in it is asked about as before");
   const char *path = json_string_value(json_object_get(reply, "still_denied"));
   _cleanup_free_ char *denied = escape_string(path ? path : "");
   if (path)

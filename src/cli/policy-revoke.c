@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include "cli/session.h"
-#include "core/alloc.h"
 #include "core/cleanup.h"
 #include "core/escape.h"
 #include "core/file.h"
@@ -73,6 +72,12 @@ static bool lies_inside(const char *kept, const char *path) {
   return path_is_under(kept, path) && strcmp(kept, path) != 0;
 }
 
+/* Where the names of a folder may be listed, nothing in it is covered by that. */
+static bool concerns(const struct grant *grant, const char *path, is_related *is) {
+  return grant->allow && grant->path && is(grant->path, path) &&
+         (!grant->names || path_is_under(grant->path, path));
+}
+
 /* The longest path that is so related and for which something was approved for good, escaped; NULL
  * if there is none. New string. */
 static char *find_kept(const struct revoke_request *request, const char *path, is_related *is) {
@@ -84,8 +89,7 @@ static char *find_kept(const struct revoke_request *request, const char *path, i
       continue;
     for (size_t j = 0; j < list.count; j++) {
       const struct grant *grant = &list.items[j];
-      if (!grant->allow || !grant->path || !is(grant->path, path) ||
-          (found && strlen(found) > strlen(grant->path)))
+      if (!concerns(grant, path, is) || (found && strlen(found) > strlen(grant->path)))
         continue;
       free(found);
       found = escape_string(grant->path);

@@ -109,6 +109,7 @@ struct explanation {
   char *resolved; /* the object's own name, or the same */
   struct decision decision;
   const struct rule *overridden; /* the best rule that lost, or NULL */
+  const struct rule *listed;     /* why its names may be listed, or NULL */
 };
 
 static void explanation_clear(struct explanation *explanation) {
@@ -208,6 +209,7 @@ static int print_explanation(const struct policy_request *request,
   _cleanup_free_ char *rule = decision->rule ? describe_rule(decision->rule) : NULL;
   _cleanup_free_ char *lost =
       explanation->overridden ? describe_rule(explanation->overridden) : NULL;
+  _cleanup_free_ char *listed = explanation->listed ? describe_rule(explanation->listed) : NULL;
   _cleanup_text_ struct text text = {0};
   text_appendf(&text, "%s is %s\n", path,
                explanation->access == ACCESS_WRITE ? verdicts[decision->verdict].write
@@ -217,6 +219,8 @@ static int print_explanation(const struct policy_request *request,
   text_appendf(&text, "  by:     %s\n", rule ? rule : "no rule covers it");
   if (lost)
     text_appendf(&text, "  over:   %s\n", lost);
+  if (listed)
+    text_appendf(&text, "  names:  may be listed in dynamic mode, by %s\n", listed);
   if (explanation->secret != SECRET_NOT)
     text_append(&text, secret_texts[explanation->secret]);
   if (!remedy.flag)
@@ -243,6 +247,7 @@ static json_t *explanation_to_json(const struct explanation *explanation) {
   json_object_set_new(object, "overridden", rule_to_json(explanation->overridden));
   json_set_string(object, "flag", remedy.flag);
   json_set_string(object, "key", remedy.key);
+  json_object_set_new(object, "listed", rule_to_json(explanation->listed));
   json_object_set_new(object, "asks_secret", json_boolean(explanation->secret >= SECRET_ASKED));
   return object;
 }
@@ -266,6 +271,8 @@ static int run_explain(const struct policy_request *request) {
   decide_both_names(policy, &explanation);
   mind_reserved(policy, &explanation);
   explanation.secret = secret_of(policy, &explanation);
+  if (explanation.decision.verdict == VERDICT_ASK && explanation.access == ACCESS_READ)
+    explanation.listed = policy_find_list(policy, explanation.resolved);
   return policy_wants_json(request) ? policy_print_json(explanation_to_json(&explanation))
                                     : print_explanation(request, &explanation);
 }

@@ -158,6 +158,8 @@ static void list_question(struct watch *watch, const struct pending *pending) {
   text_appendf(&line, " (pid %d) wants to %s", (int)question->request.pid,
                want_verb(question->request.want));
   append_object(watch, &line, " ", &question->request);
+  if (question->names)
+    text_append(&line, " (more than once: its names, nothing else)");
   say(watch, "%s", text_string(&line));
 }
 

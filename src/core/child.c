@@ -4,10 +4,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "core/cleanup.h"
 #include "core/file.h"
 
 pid_t child_start(const char *what, int *ret_line, struct sb_error *error) {
@@ -34,6 +37,15 @@ void child_keep_only(const int *kept, size_t count) {
   int null = open("/dev/null", O_RDWR | O_CLOEXEC);
   for (int fd = 0; null >= 0 && fd < 3; fd++)
     dup2(null, fd);
+}
+
+bool child_wait_for(pid_t pid, int milliseconds) {
+  _cleanup_close_ int pidfd = pid > 0 ? (int)syscall(SYS_pidfd_open, pid, 0) : -1;
+  struct pollfd end = {.fd = pidfd, .events = POLLIN};
+  if (pidfd >= 0 && poll(&end, 1, milliseconds) == 0)
+    return false;
+  (void)child_wait(pid);
+  return true;
 }
 
 int child_wait(pid_t pid) {

@@ -3,6 +3,7 @@
  * file. */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
 
@@ -18,3 +19,8 @@ void child_keep_only(const int *kept, size_t count);
 /* Waits for its end, whatever signals come. Returns its wait status, or 0 if there is no such
  * child. */
 int child_wait(pid_t pid);
+
+/* The same for so many milliseconds, of one that was killed. False if it is still there then: it
+ * waits for a file system that does not answer, and dies when that does. */
+#define CHILD_PATIENCE_MS 1000
+bool child_wait_for(pid_t pid, int milliseconds);

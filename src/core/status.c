@@ -1,6 +1,7 @@
 /* See status.h. */
 #include "core/status.h"
 
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,4 +28,21 @@ pid_t status_innermost(const char *status, const char *label, size_t *ret_count)
   if (ret_count)
     *ret_count = count;
   return last;
+}
+
+uint64_t status_signals(const char *status, const char *label) {
+  return strtoull(status_field(status, label), NULL, 16);
+}
+
+uint64_t status_pending(const char *status) {
+  return (status_signals(status, "SigPnd:") | status_signals(status, "ShdPnd:")) &
+         ~status_signals(status, "SigBlk:");
+}
+
+#define BIT(signal) (UINT64_C(1) << ((signal)-1))
+
+bool status_ends_wait(const char *status) {
+  static const uint64_t ending =
+      BIT(SIGHUP) | BIT(SIGINT) | BIT(SIGQUIT) | BIT(SIGKILL) | BIT(SIGTERM);
+  return status_pending(status) & ending;
 }

@@ -4,6 +4,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <linux/openat2.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -14,11 +16,13 @@
 #include <sys/stat.h>
 #include <sys/statfs.h>
 #include <sys/statvfs.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "core/child.h"
 #include "core/cleanup.h"
 #include "core/file.h"
+#include "core/path.h"
 #include "engine/cellar.h"
 #include "engine/empty-root.h"
 #include "engine/holders.h"
@@ -72,6 +76,8 @@ static int mask_own(struct state *state, const char *path) {
  * protected where it leads to: then nothing is granted. */
 static int keep_own(const char *letter_and_path) {
   bool seals = letter_and_path[0] == BROKER_SEALS;
+  if (letter_and_path[0] == BROKER_DROPS)
+    return 0;
   _cleanup_close_ int target = mounts_open(letter_and_path + 1);
   struct statx object;
   struct statfs mount;
@@ -160,6 +166,40 @@ static int repeat(struct state *state, const struct packet_header *header, const
   return empty_root_make(path, header->mask_count ? MADE_LINK : MADE_FOLDER, target);
 }
 
+/* Where the session's own mounts are: no mask and no folder, of which somebody may be inside. */
+static bool is_granted_file(int folder, const char *name) {
+  _cleanup_close_ int file = openat(folder, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+  struct statx object;
+  struct statfs mount;
+  return file >= 0 && statx(file, "", AT_EMPTY_PATH, STATX_TYPE, &object) == 0 &&
+         fstatfs(file, &mount) == 0 && object.stx_attributes & STATX_ATTR_MOUNT_ROOT &&
+         S_ISREG(object.stx_mode) && !(mount.f_flags & ST_RDONLY);
+}
+
+static void drop(int covered, const char *below) {
+  const char *name = path_base(below);
+  char folder[PATH_MAX];
+  snprintf(folder, sizeof folder, "./%.*s", (int)(name - below), below);
+  struct open_how how = {.flags = O_PATH | O_DIRECTORY | O_CLOEXEC,
+                         .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS};
+  _cleanup_close_ int fd = (int)syscall(SYS_openat2, covered, folder, &how, sizeof how);
+  if (fd >= 0 && is_granted_file(fd, name) && fchdir(fd) == 0)
+    (void)umount2(name, MNT_DETACH | UMOUNT_NOFOLLOW);
+}
+
+/* What is covered now can be walked to by nobody, but nobody can remove or replace a file either
+ * that something is mounted on, be it where it is. The new mount shows the same files. */
+static void drop_covered(const struct packet_header *header, const char *path, const char *kept,
+                         int covered) {
+  for (uint32_t i = 0; i < header->kept_count; i++) {
+    const char *below = kept[0] == BROKER_DROPS ? path_below(kept + 1, path) : NULL;
+    if (below && below[0])
+      drop(covered, below);
+    kept += strlen(kept) + 1;
+  }
+  (void)!chdir("/");
+}
+
 static int grant(struct state *state, const struct packet_header *header, const char *path,
                  const char *masks) {
   _cleanup_close_ int tree = clone_approved(state, header, path, masks);
@@ -176,7 +216,10 @@ static int grant(struct state *state, const struct packet_header *header, const 
     return target;
   if (header->flags & BROKER_ANNOUNCE)
     answer(state, BROKER_READY, -1);
-  return mounts_attach(tree, target);
+  result = mounts_attach(tree, target);
+  if (result == 0)
+    drop_covered(header, path, masks, target);
+  return result;
 }
 
 /* A clone of what masks are made of; "": of all of it. Leaves us in the session's namespace. */
@@ -339,7 +382,7 @@ void broker_end(struct broker *broker) {
     return;
   close(broker->channel);
   kill(broker->pid, SIGKILL);
-  (void)child_wait(broker->pid);
+  (void)child_wait_for(broker->pid, CHILD_PATIENCE_MS);
   *broker = BROKER_NONE;
 }
 

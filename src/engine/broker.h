@@ -42,6 +42,7 @@ enum broker_flag {
 
 #define BROKER_PINS  'p' /* cannot be renamed */
 #define BROKER_SEALS 's' /* read-only */
+#define BROKER_DROPS 'd' /* a file that was granted for writing by itself: its mount goes */
 
 struct broker_request {
   enum broker_kind kind;
@@ -49,7 +50,7 @@ struct broker_request {
   uint64_t device, inode; /* GRANT, OPEN, LIST: what the path must lead to */
   const char *path;       /* canonical, absolute */
   /* GRANT, writable: names below it, parents first, each after a letter that says what becomes of
-   * it: BROKER_PINS or BROKER_SEALS. May be NULL. */
+   * it: BROKER_PINS, BROKER_SEALS or BROKER_DROPS. May be NULL. */
   const struct strv *kept;
   const struct strv *masks; /* GRANT: hidden objects below it, canonical; may be NULL */
                             /* REPEAT, FORGET: one string, the link's text; NULL: a folder */

@@ -42,13 +42,16 @@ static bool is_looking_forbidden(void) {
   return fd >= 0 && read(fd, &scope, 1) == 1 && scope == '3';
 }
 
-/* The connector takes sockets and memory from processes (Linux 5.6, or a container forbids it).
- * Where there is a listener already, by a sandbox around us, there can be no second one. */
+/* The connector takes sockets and memory from processes (Linux 5.6, or a container forbids it). */
+static bool can_connect_for_others(void) {
+  return syscall(SYS_pidfd_getfd, -1, -1, 0) < 0 && errno == EBADF &&
+         process_vm_readv(getpid(), NULL, 0, NULL, 0, 0) >= 0 && !is_looking_forbidden();
+}
+
+/* Where there is a listener already, by a sandbox around us, there can be no second one. */
 static int listen_for_connects(const struct plan *plan) {
   struct seccomp_variant variant = plan->seccomp;
-  if (syscall(SYS_pidfd_getfd, -1, -1, 0) == 0 || errno != EBADF)
-    return -ENOSYS;
-  if (process_vm_readv(getpid(), NULL, 0, NULL, 0, 0) < 0 || is_looking_forbidden())
+  if (!can_connect_for_others())
     return -EPERM;
   variant.waits = plan->unix_datagrams ? WAIT_CONNECT_DATAGRAMS : WAIT_CONNECT;
   return seccomp_install_listener(seccomp_program(variant));
@@ -57,6 +60,7 @@ static int listen_for_connects(const struct plan *plan) {
 static int install_filter(const struct plan *plan, struct start_report *report, int *ret_listener) {
   *ret_listener = -1;
   if (plan->seccomp.waits != WAIT_NOTHING) {
+    report->weaker_sockets = plan->guards_sockets && !can_connect_for_others();
     *ret_listener = seccomp_install_listener(seccomp_program(plan->seccomp));
     return *ret_listener < 0 ? report_failure(report, STEP_LISTENER, *ret_listener) : 0;
   }

@@ -9,8 +9,8 @@
  * 0 or a negative errno noted in the report. Raw system calls only, here and below. */
 int confine_prepare(const struct plan *plan, struct start_report *report, int *ret_ruleset);
 
-/* The rest. Where the gate is seccomp notify, *ret_listener is what its supervisor listens on; in
- * static mode it is the connector's; else -1. Returns the same. */
+/* The rest. Where the gate is seccomp notify, *ret_listener is what its supervisor listens on;
+ * else it is the connector's, or -1 if there can be none. Returns the same. */
 int confine_self(const struct plan *plan, struct start_report *report, int ruleset,
                  int *ret_listener);
 

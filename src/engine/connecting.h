@@ -6,7 +6,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 
-#include "plan/plan.h"
+#include "engine/connector.h"
 
 /* ---- who calls (connector-caller.c) ---- */
 
@@ -21,9 +21,9 @@ struct caller {
   int family; /* of that socket */
 };
 
-/* Takes the next call from the listener, with its address. False: there is none any more, or it has
- * been answered with the error that it earns. */
-bool caller_receive(struct caller *ret_caller, int listener);
+/* Takes the address of a call. 0, or the negative errno that the call earns: -EACCES if its memory
+ * cannot be read. */
+int caller_take(struct caller *ret_caller, const struct connect_call *call);
 
 /* Takes its socket; `proc` is the host's /proc. 0 or the negative errno that the call earns. Not
  * for the monitor: to let go of a socket may take as long as its owner likes (SO_LINGER). */
@@ -43,17 +43,40 @@ bool caller_names_abstract(const struct caller *caller);
  * where no look can take long. */
 bool caller_misses_service(const struct caller *caller, int proc);
 
-/* Opens that object (O_PATH) as the caller would find it; we stand in the session's root. A
- * descriptor or a negative errno. */
-int caller_open_object(const struct caller *caller, int proc);
+/* Opens that object (O_PATH) as the caller would find it, or a link to it (O_NOFOLLOW); we stand in
+ * the session's root. A descriptor or a negative errno. */
+int caller_open_object(const struct caller *caller, int proc, int flags);
 
 /* Is there a signal for it that it wants to handle? */
 bool caller_is_signalled(const struct caller *caller, int proc);
+
+/* Is there one that ends it while somebody is asked about it? */
+bool caller_must_end(const struct caller *caller, int proc);
+
+/* The process that it is a thread of, as we see it; 0: not known. */
+pid_t caller_process(const struct caller *caller, int proc);
+
+/* ---- the line to the monitor (connector-line.c) ---- */
+
+/* What the monitor says: a call to be made, or what becomes of one that it was asked about. */
+struct line_word {
+  bool is_call;
+  struct connect_call call;
+  uint64_t id;
+  int result;
+};
+
+/* All: 0 or a negative errno. */
+int line_ask(int channel, const struct connect_question *question);
+int line_withdraw(int channel, uint64_t id);
+int line_tell_unreadable(int channel, int proc, pid_t thread);
+int line_read(int channel, struct line_word *ret_word, int *ret_object);
 
 /* ---- whose socket it is (connector-judge.c) ---- */
 
 struct judge {
   const struct plan *plan;
+  dev_t gate_device;   /* FUSE: what is of it is asked about, and never looked at; else 0 */
   int proc;            /* the host's /proc */
   int outside, inside; /* lines to the kernel: of the host's and of the session's network */
   int *held;           /* the plan's sockets, as long as they are there; -1: another one by now */
@@ -61,13 +84,37 @@ struct judge {
 };
 
 /* Before the session's namespaces are entered. 0 or a negative errno. */
-int judge_prepare(struct judge *judge, const struct plan *plan, int proc);
+int judge_prepare(struct judge *judge, const struct connector_input *input, int proc);
 
 /* Any process of the session will do. 0 or a negative errno. */
 int judge_enter_network(struct judge *judge, pid_t thread);
 
 /* May the session connect to the socket at this object? */
-bool judge_allows(const struct judge *judge, int object);
+enum judged {
+  JUDGED_ALLOWED,
+  JUDGED_NAMED,   /* by policy */
+  JUDGED_FOREIGN, /* it is another's, and visible */
+  JUDGED_GATED,   /* it is the host's, and FUSE stands in its place */
+  JUDGED_NOTHING, /* so it does in the place of something else, where nobody listens */
+};
+enum judged judge_object(const struct judge *judge, int object);
+
+/* The path by which policy names it; NULL: it does not. */
+const char *judge_named_path(const struct judge *judge, int object);
+
+/* Is it a link, and not FUSE's word for a socket right below "/", which nobody may follow? */
+bool judge_is_link(const struct judge *judge, int object);
+
+/* Does FUSE stand in its place? */
+bool judge_is_gated(const struct judge *judge, int object);
+
+/* Opens what has this name in the session, following no link. A descriptor or a negative errno. */
+int judge_open_named(const char *path);
+
+bool judge_is_same(int object, int other);
+
+/* Can the session rename what is there? */
+bool judge_is_movable(int object);
 
 /* Is the socket one of the session's network? Another's was handed in from outside. */
 bool judge_knows_network(const struct judge *judge, int socket);

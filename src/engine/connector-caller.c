@@ -7,7 +7,6 @@
 #include <linux/seccomp.h>
 #include <stddef.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/syscall.h>
@@ -41,21 +40,21 @@ static int take_address(struct caller *caller, uint64_t address) {
     return 0;
   ssize_t got = process_vm_readv(caller->thread, &ours, 1, &theirs, 1, 0);
   if (got < 0)
-    return errno == EFAULT ? -EFAULT : -EPERM;
+    return errno == EPERM ? -EACCES : errno == EFAULT ? -EFAULT : -EPERM;
   return (size_t)got == caller->length ? 0 : -EFAULT;
 }
 
-static int take_call(struct caller *caller, const struct seccomp_notif *call) {
-  int length = (int)call->data.args[2];
+int caller_take(struct caller *caller, const struct connect_call *call) {
+  int length = (int)call->arguments[2];
   *caller = (struct caller){
-      .id = call->id, .thread = (pid_t)call->pid, .number = (int)call->data.args[0], .socket = -1};
+      .id = call->id, .thread = call->thread, .number = (int)call->arguments[0], .socket = -1};
   if (length < 0 || (size_t)length > sizeof caller->address)
     return -EINVAL;
   caller->length = (socklen_t)length;
-  return take_address(caller, call->data.args[1]);
+  return take_address(caller, call->arguments[1]);
 }
 
-bool caller_receive(struct caller *ret_caller, int listener) {
+bool connector_receive(int listener, struct connect_call *ret_call) {
   /* The kernel's structures may be larger than ours. */
   union {
     struct seccomp_notif call;
@@ -63,10 +62,10 @@ bool caller_receive(struct caller *ret_caller, int listener) {
   } received = {.room = {0}};
   if (ioctl(listener, SECCOMP_IOCTL_NOTIF_RECV, &received) < 0)
     return false;
-  int result = take_call(ret_caller, &received.call);
-  if (result < 0)
-    caller_answer(ret_caller, listener, result);
-  return result == 0;
+  *ret_call = (struct connect_call){.id = received.call.id, .thread = (pid_t)received.call.pid};
+  for (size_t i = 0; i < ARRAY_SIZE(ret_call->arguments); i++)
+    ret_call->arguments[i] = received.call.data.args[i];
+  return true;
 }
 
 void caller_answer(struct caller *caller, int listener, int result) {
@@ -89,12 +88,19 @@ bool caller_still_waits(const struct caller *caller, int listener) {
 
 /* ---- its socket ---- */
 
+static pid_t process_of(pid_t thread, int proc) {
+  _cleanup_free_ char *status = NULL;
+  return read_status(thread, proc, &status) < 0 ? 0 : status_innermost(status, "Tgid:", NULL);
+}
+
+pid_t caller_process(const struct caller *caller, int proc) {
+  return process_of(caller->thread, proc);
+}
+
 /* Before Linux 6.9 a thread has none of its own. Threads share their descriptors, or nearly always;
  * whatever socket we get is one of theirs. */
 static int open_process(pid_t thread, int proc) {
-  _cleanup_free_ char *status = NULL;
-  pid_t process =
-      read_status(thread, proc, &status) < 0 ? 0 : status_innermost(status, "Tgid:", NULL);
+  pid_t process = process_of(thread, proc);
   int pidfd = process > 0 ? (int)syscall(SYS_pidfd_open, process, 0) : -1;
   return pidfd < 0 ? -EPERM : pidfd;
 }
@@ -222,7 +228,7 @@ static int write_path(const struct caller *caller, int proc, char ret_path[PATH_
   return 0;
 }
 
-int caller_open_object(const struct caller *caller, int proc) {
+int caller_open_object(const struct caller *caller, int proc, int flags) {
   char path[PATH_MAX], name[64];
   int result = write_path(caller, proc, path);
   if (result < 0)
@@ -232,20 +238,20 @@ int caller_open_object(const struct caller *caller, int proc) {
       path[0] == '/' ? -1 : openat(proc, name, O_PATH | O_DIRECTORY | O_CLOEXEC);
   if (path[0] != '/' && folder < 0)
     return -errno;
-  int object = openat(folder, path, O_PATH | O_CLOEXEC);
+  int object = openat(folder, path, O_PATH | O_CLOEXEC | flags);
   return object < 0 ? -errno : object;
 }
 
 /* ---- signals ---- */
 
-static uint64_t signal_set(const char *status, const char *label) {
-  return strtoull(status_field(status, label), NULL, 16);
+bool caller_must_end(const struct caller *caller, int proc) {
+  _cleanup_free_ char *status = NULL;
+  return read_status(caller->thread, proc, &status) < 0 || status_ends_wait(status);
 }
 
 bool caller_is_signalled(const struct caller *caller, int proc) {
   _cleanup_free_ char *status = NULL;
   if (read_status(caller->thread, proc, &status) < 0)
     return false;
-  uint64_t pending = signal_set(status, "SigPnd:") | signal_set(status, "ShdPnd:");
-  return pending & signal_set(status, "SigCgt:") & ~signal_set(status, "SigBlk:");
+  return status_pending(status) & status_signals(status, "SigCgt:");
 }

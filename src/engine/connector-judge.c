@@ -40,8 +40,13 @@ static int hold(const struct plan_socket *socket) {
   return same ? steal_fd(&fd) : -1;
 }
 
-int judge_prepare(struct judge *judge, const struct plan *plan, int proc) {
-  *judge = (struct judge){.plan = plan, .proc = proc, .outside = unix_diag_open(), .inside = -1};
+int judge_prepare(struct judge *judge, const struct connector_input *input, int proc) {
+  const struct plan *plan = input->plan;
+  *judge = (struct judge){.plan = plan,
+                          .gate_device = input->gate_device,
+                          .proc = proc,
+                          .outside = unix_diag_open(),
+                          .inside = -1};
   judge->held = xcalloc(plan->socket_count + 1, sizeof *judge->held);
   for (size_t i = 0; i < plan->socket_count; i++)
     judge->held[i] = hold(&plan->sockets[i]);
@@ -171,31 +176,88 @@ static bool is_bound_inside(const struct judge *judge, int object, const struct 
 
 /* ---- policy ---- */
 
-/* Whoever listens may have started anew since. Only what the command cannot rename is believed. */
-static bool is_there_now(const char *path, const struct stat *object) {
+int judge_open_named(const char *path) {
   struct open_how how = {.flags = O_PATH | O_CLOEXEC | O_NOFOLLOW,
                          .resolve = RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS};
-  _cleanup_close_ int fd = (int)syscall(SYS_openat2, AT_FDCWD, path, &how, sizeof how);
-  struct stat status;
-  struct statvfs mount;
-  return fd >= 0 && fstat(fd, &status) == 0 && is_same(&status, object->st_dev, object->st_ino) &&
-         fstatvfs(fd, &mount) == 0 && mount.f_flag & ST_RDONLY;
+  int fd = (int)syscall(SYS_openat2, AT_FDCWD, path, &how, sizeof how);
+  return fd < 0 ? -errno : fd;
 }
 
-static bool is_listed(const struct judge *judge, const struct stat *object) {
+bool judge_is_movable(int object) {
+  struct statvfs mount;
+  return fstatvfs(object, &mount) < 0 || !(mount.f_flag & ST_RDONLY);
+}
+
+static bool is_object(int fd, const struct stat *object) {
+  struct stat status;
+  return fd >= 0 && fstat(fd, &status) == 0 && is_same(&status, object->st_dev, object->st_ino);
+}
+
+bool judge_is_same(int object, int other) {
+  struct stat status;
+  return fstat(object, &status) == 0 && is_object(other, &status);
+}
+
+/* Whoever listens may have started anew since. Only what the command cannot rename is believed. */
+static bool is_there_now(const char *path, const struct stat *object) {
+  _cleanup_close_ int fd = judge_open_named(path);
+  return is_object(fd, object) && !judge_is_movable(fd);
+}
+
+static const char *find_named(const struct judge *judge, const struct stat *object) {
   for (size_t i = 0; i < judge->plan->socket_count; i++) {
     const struct plan_socket *socket = &judge->plan->sockets[i];
     bool known = judge->held[i] >= 0 && is_same(object, socket->device, socket->inode);
     if (known || is_there_now(socket->path, object))
-      return true;
+      return socket->path;
   }
-  return false;
+  return NULL;
 }
 
-bool judge_allows(const struct judge *judge, int object) {
+const char *judge_named_path(const struct judge *judge, int object) {
   struct stat status;
-  if (fstat(object, &status) < 0)
+  return fstat(object, &status) < 0 ? NULL : find_named(judge, &status);
+}
+
+/* FUSE would take a closer look for one of the command's, and ask about it. */
+static bool is_gated(const struct judge *judge, int object, mode_t *ret_mode) {
+  struct statx seen;
+  if (statx(object, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE, &seen) < 0)
     return false;
-  return !S_ISSOCK(status.st_mode) || is_listed(judge, &status) ||
-         is_bound_inside(judge, object, &status);
+  *ret_mode = seen.stx_mode;
+  return judge->gate_device != 0 &&
+         makedev(seen.stx_dev_major, seen.stx_dev_minor) == judge->gate_device;
+}
+
+bool judge_is_gated(const struct judge *judge, int object) {
+  mode_t mode;
+  return is_gated(judge, object, &mode);
+}
+
+/* "/NAME": each is a mount of its own there. */
+static bool is_right_below_root(const struct judge *judge, int object) {
+  char name[64], path[NAME_MAX + 2];
+  snprintf(name, sizeof name, "self/fd/%d", object);
+  ssize_t length = readlinkat(judge->proc, name, path, sizeof path);
+  return length > 1 && !memchr(path + 1, '/', (size_t)length - 1);
+}
+
+bool judge_is_link(const struct judge *judge, int object) {
+  mode_t mode = 0;
+  bool gated = is_gated(judge, object, &mode);
+  return S_ISLNK(mode) && !(gated && is_right_below_root(judge, object));
+}
+
+/* What is visible and no socket the kernel refuses by itself. */
+enum judged judge_object(const struct judge *judge, int object) {
+  struct stat status;
+  mode_t mode;
+  if (is_gated(judge, object, &mode))
+    return S_ISSOCK(mode) || S_ISLNK(mode) ? JUDGED_GATED : JUDGED_NOTHING;
+  if (fstat(object, &status) < 0)
+    return JUDGED_FOREIGN;
+  if (S_ISSOCK(status.st_mode) && find_named(judge, &status))
+    return JUDGED_NAMED;
+  return !S_ISSOCK(status.st_mode) || is_bound_inside(judge, object, &status) ? JUDGED_ALLOWED
+                                                                              : JUDGED_FOREIGN;
 }

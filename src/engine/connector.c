@@ -1,6 +1,6 @@
 /* The connector; see connector.h. A forked copy of the monitor: it has the plan in memory, and
  * nothing of the monitor's descriptors. One loop; what has to wait for a server is looked at again
- * and again, so that nobody else waits with it. */
+ * and again, and what waits for an answer is told of it, so that nobody else waits with either. */
 #include "engine/connector.h"
 
 #include <errno.h>
@@ -12,12 +12,10 @@
 #include <signal.h>
 #include <stddef.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -42,15 +40,18 @@
 #define SIGNALS_NS    (50 * 1000000ull)
 #define IDLE_SHARE    10 /* times as long as it took to look at all who wait, they are left alone */
 
-/* A call whose server is not ready yet. */
+/* A call whose server is not ready yet, or that has to be allowed first. */
 struct waiting {
   struct caller caller;
-  int object; /* what it connects to, opened and allowed, if it has a name of a file; or -1 */
+  bool asked, told; /* the monitor has yet to allow it, or has */
+  int object;       /* what it connects to, opened and allowed, if it has a name of a file; or -1 */
   uint64_t until_ns; /* SO_SNDTIMEO; 0: for ever */
 };
 
 struct connecting {
   int listener, channel;
+  bool is_told; /* of each call, by the channel */
+  volatile pid_t *looks_for;
   int proc; /* the host's; also our working folder */
   struct judge judge;
   struct waiting *waiting;
@@ -75,32 +76,155 @@ static int connect_now(int socket, const void *address, socklen_t length, bool *
   return result;
 }
 
+/* The result of an attempt that waits for the monitor's word. */
+#define ASKED 1
+
 /* What a call that may block would wait for: room in a queue, or the other side's answer. */
 static bool has_to_wait(const struct caller *caller, int result, bool blocking) {
+  if (result == ASKED)
+    return true;
   return blocking && (caller->family == AF_UNIX ? result == -EAGAIN
                                                 : result == -EINPROGRESS || result == -EALREADY);
 }
 
 /* The object itself, whatever becomes of its name: by way of our own descriptor. */
-static int connect_through(const struct caller *caller, int object, bool *ret_blocking) {
+static struct sockaddr_un address_of(int object) {
   struct sockaddr_un address = {.sun_family = AF_UNIX};
   snprintf(address.sun_path, sizeof address.sun_path, "self/fd/%d", object);
+  return address;
+}
+
+static int connect_through(const struct caller *caller, int object, bool *ret_blocking) {
+  struct sockaddr_un address = address_of(object);
   return connect_now(caller->socket, &address, sizeof address, ret_blocking);
+}
+
+/* Is anybody there who could be connected to? He learns nothing of this: his socket is of another
+ * kind, or takes datagrams and gets none. 0, or what a call gets without him. */
+static int find_server(int object) {
+  struct sockaddr_un address = address_of(object);
+  _cleanup_close_ int probe = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  if (probe < 0 || connect(probe, (struct sockaddr *)&address, sizeof address) == 0)
+    return 0;
+  return errno == ECONNREFUSED || errno == EACCES ? -errno : 0;
+}
+
+/* ---- asking ---- */
+
+static bool read_path(const struct connecting *connecting, int object, char ret_path[PATH_MAX]) {
+  char name[64];
+  snprintf(name, sizeof name, "self/fd/%d", object);
+  ssize_t length = readlinkat(connecting->proc, name, ret_path, PATH_MAX - 1);
+  ret_path[length < 0 ? 0 : length] = '\0';
+  return ret_path[0] == '/';
+}
+
+static int ask(const struct connecting *connecting, const struct caller *caller,
+               struct connect_question *question) {
+  if (connecting->waiting_count >= connecting->waiting_limit)
+    return -EAGAIN;
+  question->id = caller->id;
+  question->process = caller_process(caller, connecting->proc);
+  return line_ask(connecting->channel, question) < 0 ? -EACCES : ASKED;
+}
+
+/* Who started from a folder that he has held for long may have it by a mount that is covered by
+ * another, or gone, with the name that it had there. Only what its name leads to is asked about,
+ * and the mount by which it does tells whether it can be renamed. */
+static bool name_object(const struct connecting *connecting, int object,
+                        struct connect_question *question) {
+  if (!read_path(connecting, object, question->path))
+    return false;
+  _cleanup_close_ int named = judge_open_named(question->path);
+  question->movable = judge_is_movable(object) || judge_is_movable(named);
+  return judge_is_same(object, named);
+}
+
+/* To static mode nobody is there; programs know what to do then. */
+static int ask_about_foreign(const struct connecting *connecting, const struct caller *caller,
+                             int object) {
+  struct connect_question question = {.about = CONNECT_TO_VISIBLE, .object = object};
+  int result = connecting->judge.plan->gate == GATE_NONE ? -ECONNREFUSED : find_server(object);
+  if (result < 0)
+    return result;
+  return name_object(connecting, object, &question) ? ask(connecting, caller, &question) : -EACCES;
+}
+
+/* The host's own, by the name that FUSE has for it. */
+static int ask_about_gated(const struct connecting *connecting, const struct caller *caller,
+                           int object) {
+  struct connect_question question = {.about = CONNECT_TO_HIDDEN, .object = -1};
+  return read_path(connecting, object, question.path) ? ask(connecting, caller, &question)
+                                                      : -EACCES;
+}
+
+/* Its server has started anew: where only the socket itself is mounted, another has its name by
+ * now, and the monitor can find it. */
+static int connect_named(const struct connecting *connecting, const struct caller *caller,
+                         int object, bool *ret_blocking) {
+  struct connect_question question = {.about = CONNECT_TO_HIDDEN, .object = -1};
+  int result = connect_through(caller, object, ret_blocking);
+  const char *path = judge_named_path(&connecting->judge, object);
+  if (result != -ECONNREFUSED || connecting->judge.plan->gate == GATE_NONE || !path)
+    return result;
+  snprintf(question.path, sizeof question.path, "%s", path);
+  return ask(connecting, caller, &question);
+}
+
+static int follow_object(const struct connecting *connecting, const struct caller *caller) {
+  _cleanup_close_ int object = caller_open_object(caller, connecting->proc, O_NOFOLLOW);
+  if (object < 0 || !judge_is_link(&connecting->judge, object))
+    return steal_fd(&object);
+  return caller_open_object(caller, connecting->proc, 0);
+}
+
+/* FUSE still serves a folder to who has held it since before it was allowed; what counts is what
+ * was mounted over it. */
+static int look_up(const struct connecting *connecting, const struct caller *caller) {
+  char path[PATH_MAX];
+  _cleanup_close_ int object = follow_object(connecting, caller);
+  if (object < 0 || !judge_is_gated(&connecting->judge, object) ||
+      !read_path(connecting, object, path))
+    return steal_fd(&object);
+  _cleanup_close_ int named = judge_open_named(path);
+  return named < 0 ? steal_fd(&object) : steal_fd(&named);
+}
+
+/* To the gate it is us who looks; what it writes down is to name who wants to know. */
+static int open_object(const struct connecting *connecting, const struct caller *caller) {
+  *connecting->looks_for = caller->thread;
+  int object = look_up(connecting, caller);
+  *connecting->looks_for = 0;
+  return object;
+}
+
+static int connect_judged(const struct connecting *connecting, const struct caller *caller,
+                          int object, bool *ret_blocking) {
+  switch (judge_object(&connecting->judge, object)) {
+  case JUDGED_ALLOWED:
+    return connect_through(caller, object, ret_blocking);
+  case JUDGED_NAMED:
+    return connect_named(connecting, caller, object, ret_blocking);
+  case JUDGED_FOREIGN:
+    return ask_about_foreign(connecting, caller, object);
+  case JUDGED_GATED:
+    return ask_about_gated(connecting, caller, object);
+  case JUDGED_NOTHING:
+    break;
+  }
+  return -ECONNREFUSED;
 }
 
 /* For who has to wait, the object is kept. */
 static int connect_object(struct connecting *connecting, const struct caller *caller,
                           int *ret_object, bool *ret_blocking) {
-  _cleanup_close_ int object = caller_open_object(caller, connecting->proc);
+  _cleanup_close_ int object = open_object(connecting, caller);
   if (object < 0)
     return object;
   int result = judge_enter_network(&connecting->judge, caller->thread);
   if (result < 0)
     return -EPERM;
-  /* Nobody is there, as far as the session is concerned; programs know what to do then. */
-  if (!judge_allows(&connecting->judge, object))
-    return -ECONNREFUSED;
-  result = connect_through(caller, object, ret_blocking);
+  result = connect_judged(connecting, caller, object, ret_blocking);
   if (has_to_wait(caller, result, *ret_blocking))
     *ret_object = steal_fd(&object);
   return result;
@@ -134,22 +258,26 @@ static uint64_t deadline_of(int socket) {
          (uint64_t)limit.tv_usec * 1000ull;
 }
 
-static bool keep_waiting(struct connecting *connecting, const struct caller *caller, int *object) {
+static bool keep_waiting(struct connecting *connecting, const struct caller *caller, int *object,
+                         bool asked) {
   if (connecting->waiting_count >= connecting->waiting_limit)
     return false;
-  connecting->waiting[connecting->waiting_count++] = (struct waiting){
-      .caller = *caller, .object = steal_fd(object), .until_ns = deadline_of(caller->socket)};
+  connecting->waiting[connecting->waiting_count++] =
+      (struct waiting){.caller = *caller,
+                       .asked = asked,
+                       .object = steal_fd(object),
+                       .until_ns = asked ? 0 : deadline_of(caller->socket)};
   return true;
 }
 
 /* The object is pinned, and what was found out about it stays true. When its server is gone,
- * another may have its name. */
+ * another may have its name; but who was allowed one by a word is not for another. */
 static int attempt_again(struct connecting *connecting, struct waiting *waiting,
                          bool *ret_blocking) {
   const struct caller *caller = &waiting->caller;
   if (waiting->object >= 0) {
     int result = connect_through(caller, waiting->object, ret_blocking);
-    if (result == 0 || has_to_wait(caller, result, *ret_blocking))
+    if (result == 0 || waiting->told || has_to_wait(caller, result, *ret_blocking))
       return result;
     close(waiting->object);
     waiting->object = -1;
@@ -157,15 +285,33 @@ static int attempt_again(struct connecting *connecting, struct waiting *waiting,
   return attempt(connecting, caller, &waiting->object, ret_blocking);
 }
 
+/* While somebody thinks about it, only what ends programs ends the call. */
+static bool is_asked_in_vain(const struct connecting *connecting, const struct waiting *waiting) {
+  if (!waiting->asked)
+    return false;
+  return !caller_still_waits(&waiting->caller, connecting->listener) ||
+         caller_must_end(&waiting->caller, connecting->proc);
+}
+
 /* One more attempt; false: it goes on waiting. */
 static bool is_done(struct connecting *connecting, struct waiting *waiting, bool look_for_signals) {
   struct caller *caller = &waiting->caller;
   bool blocking;
+  if (is_asked_in_vain(connecting, waiting)) {
+    line_withdraw(connecting->channel, caller->id);
+    caller_answer(caller, connecting->listener, -EINTR);
+    return true;
+  }
+  if (waiting->asked)
+    return false;
   if (!caller_still_waits(caller, connecting->listener)) {
     close(caller->socket);
     return true;
   }
   int result = attempt_again(connecting, waiting, &blocking);
+  waiting->asked = result == ASKED;
+  if (waiting->asked)
+    return false; /* its time begins with the answer */
   bool late = waiting->until_ns && monotonic_ns() >= waiting->until_ns;
   if (has_to_wait(caller, result, blocking) && !late) {
     if (!look_for_signals || !caller_is_signalled(caller, connecting->proc))
@@ -188,13 +334,17 @@ static uint64_t next_look(uint64_t began_ns, uint64_t at_least_ns) {
   return now + (idle > at_least_ns ? idle : at_least_ns);
 }
 
+static bool waits_for_queue(const struct waiting *waiting) {
+  return waiting->caller.family == AF_UNIX && !waiting->asked;
+}
+
 /* From the last to the first: `ready` is by their places of before. */
 static void look_at_waiting(struct connecting *connecting, const struct pollfd *ready) {
   uint64_t now = monotonic_ns();
   bool retry = now >= connecting->retry_at_ns, signals = now >= connecting->signals_at_ns;
   for (size_t i = connecting->waiting_count; i-- > 0;) {
-    bool is_unix = connecting->waiting[i].caller.family == AF_UNIX;
-    if ((ready[i].revents || signals || (is_unix && retry)) &&
+    bool queues = waits_for_queue(&connecting->waiting[i]);
+    if ((ready[i].revents || signals || (queues && retry)) &&
         is_done(connecting, &connecting->waiting[i], signals))
       forget(connecting, i);
   }
@@ -204,9 +354,9 @@ static void look_at_waiting(struct connecting *connecting, const struct pollfd *
     connecting->signals_at_ns = next_look(now, SIGNALS_NS);
 }
 
-static bool waits_for_queue(const struct connecting *connecting) {
+static bool any_waits_for_queue(const struct connecting *connecting) {
   for (size_t i = 0; i < connecting->waiting_count; i++) {
-    if (connecting->waiting[i].caller.family == AF_UNIX)
+    if (waits_for_queue(&connecting->waiting[i]))
       return true;
   }
   return false;
@@ -217,34 +367,80 @@ static int next_timeout(const struct connecting *connecting) {
   if (connecting->waiting_count == 0)
     return -1;
   uint64_t now = monotonic_ns(), at = connecting->signals_at_ns;
-  if (connecting->retry_at_ns < at && waits_for_queue(connecting))
+  if (connecting->retry_at_ns < at && any_waits_for_queue(connecting))
     at = connecting->retry_at_ns;
   return at > now ? (int)((at - now) / 1000000) + 1 : 0;
 }
 
 /* ---- the loop ---- */
 
-static void serve(struct connecting *connecting, struct caller *caller) {
+static void serve(struct connecting *connecting, const struct connect_call *call) {
+  struct caller caller;
   bool blocking = false;
   _cleanup_close_ int object = -1;
-  int result = caller_take_socket(caller, connecting->listener, connecting->proc);
+  int result = caller_take(&caller, call);
+  if (result == -EACCES)
+    (void)line_tell_unreadable(connecting->channel, connecting->proc, caller.thread);
   if (result == 0)
-    result = attempt(connecting, caller, &object, &blocking);
-  if (!has_to_wait(caller, result, blocking) || !keep_waiting(connecting, caller, &object))
-    caller_answer(caller, connecting->listener, result);
+    result = caller_take_socket(&caller, connecting->listener, connecting->proc);
+  if (result == 0)
+    result = attempt(connecting, &caller, &object, &blocking);
+  if (!has_to_wait(&caller, result, blocking) ||
+      !keep_waiting(connecting, &caller, &object, result == ASKED))
+    caller_answer(&caller, connecting->listener, result);
 }
 
 static void serve_next(struct connecting *connecting) {
-  struct caller caller;
-  if (caller_receive(&caller, connecting->listener))
-    serve(connecting, &caller);
+  struct connect_call call;
+  if (connector_receive(connecting->listener, &call))
+    serve(connecting, &call);
+}
+
+static struct waiting *find_asked(const struct connecting *connecting, uint64_t id) {
+  for (size_t i = 0; i < connecting->waiting_count; i++) {
+    if (connecting->waiting[i].asked && connecting->waiting[i].caller.id == id)
+      return &connecting->waiting[i];
+  }
+  return NULL;
+}
+
+/* It is allowed, by way of the descriptor that came along if the session has none of its own. */
+static bool is_done_as_told(struct connecting *connecting, struct waiting *waiting, int result,
+                            int *object) {
+  if (result < 0) {
+    caller_answer(&waiting->caller, connecting->listener, result);
+    return true;
+  }
+  if (*object >= 0) {
+    close(waiting->object);
+    waiting->object = steal_fd(object);
+  }
+  waiting->asked = false;
+  waiting->told = true;
+  waiting->until_ns = deadline_of(waiting->caller.socket);
+  return is_done(connecting, waiting, false);
+}
+
+static void read_line(struct connecting *connecting) {
+  struct line_word word;
+  _cleanup_close_ int object = -1;
+  if (line_read(connecting->channel, &word, &object) < 0)
+    _exit(0); /* dismissed, or the monitor is gone and the session with it */
+  if (word.is_call) {
+    serve(connecting, &word.call);
+    return;
+  }
+  struct waiting *waiting = find_asked(connecting, word.id);
+  if (waiting && is_done_as_told(connecting, waiting, word.result, &object))
+    forget(connecting, (size_t)(waiting - connecting->waiting));
 }
 
 static void work(struct connecting *connecting) {
   static struct pollfd watched[2 + WAITING_LIMIT];
   size_t waiting = connecting->waiting_count;
   watched[0] = (struct pollfd){.fd = connecting->channel, .events = POLLIN};
-  watched[1] = (struct pollfd){.fd = connecting->listener, .events = POLLIN};
+  watched[1] =
+      (struct pollfd){.fd = connecting->is_told ? -1 : connecting->listener, .events = POLLIN};
   for (size_t i = 0; i < waiting; i++) {
     const struct caller *caller = &connecting->waiting[i].caller;
     watched[2 + i] =
@@ -252,10 +448,10 @@ static void work(struct connecting *connecting) {
   }
   if (poll(watched, 2 + waiting, next_timeout(connecting)) < 0)
     return;
-  if (watched[0].revents)
-    _exit(0); /* dismissed, or the monitor is gone and the session with it */
   if (waiting > 0)
     look_at_waiting(connecting, watched + 2);
+  if (watched[0].revents)
+    read_line(connecting);
   if (watched[1].revents & POLLIN)
     serve_next(connecting);
   else if (watched[1].revents) /* nobody is left who could call */
@@ -290,7 +486,7 @@ static int prepare(struct connecting *connecting, const struct connector_input *
   connecting->proc = open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC);
   if (connecting->proc < 0)
     return -errno;
-  int result = judge_prepare(&connecting->judge, input->plan, connecting->proc);
+  int result = judge_prepare(&connecting->judge, input, connecting->proc);
   if (result == 0)
     result = enter_session(input->user_ns, input->mount_ns);
   if (result == 0 && fchdir(connecting->proc) < 0)
@@ -304,8 +500,10 @@ static int prepare(struct connecting *connecting, const struct connector_input *
 }
 
 static _Noreturn void connector_main(int channel, const struct connector_input *input) {
-  struct connecting connecting = {.listener = input->listener, .channel = channel};
-  struct caller first = {0};
+  struct connecting connecting = {.listener = input->listener,
+                                  .channel = channel,
+                                  .is_told = input->is_told,
+                                  .looks_for = input->connecting};
   const int kept[] = {channel, input->listener, input->user_ns, input->mount_ns};
   prctl(PR_SET_NAME, "sandbox-connect");
   setsid(); /* Ctrl-C is not meant for us: the monitor's end is ours */
@@ -314,24 +512,21 @@ static _Noreturn void connector_main(int channel, const struct connector_input *
     _exit(1); /* the monitor notices */
   close(input->user_ns);
   close(input->mount_ns);
-  if (input->first) {
-    first = *input->first;
-    serve(&connecting, &first);
-  }
+  if (input->first)
+    serve(&connecting, input->first);
   for (;;)
     work(&connecting);
 }
 
 /* ---- the monitor's side ---- */
 
-bool connector_is_needed(int listener, struct caller *ret_caller) {
+bool connector_can_spare(int listener, const struct connect_call *call) {
+  struct caller caller;
   _cleanup_close_ int proc = open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC);
-  if (!caller_receive(ret_caller, listener))
+  if (caller_take(&caller, call) < 0 || !caller_misses_service(&caller, proc))
     return false;
-  if (!caller_misses_service(ret_caller, proc))
-    return true;
-  caller_answer(ret_caller, listener, -ENOENT);
-  return false;
+  caller_answer(&caller, listener, -ENOENT);
+  return true;
 }
 
 int connector_start(struct connector *connector, const struct connector_input *input,
@@ -343,18 +538,20 @@ int connector_start(struct connector *connector, const struct connector_input *i
   if (pid < 0)
     return -1;
   *connector = (struct connector){.channel = line, .pid = pid};
-  return 0;
+  return fcntl(line, F_SETFL, O_NONBLOCK) < 0 ? sb_fail_errno(error, "the line to the connector")
+                                              : 0;
 }
 
 void connector_end(struct connector *connector) {
   if (connector->channel < 0)
     return;
   close(connector->channel);
+  connector_forget_unsaid(connector);
   kill(connector->pid, SIGKILL); /* it may wait for a server */
   connector->channel = -1;
 }
 
 void connector_reap(struct connector *connector) {
-  (void)child_wait(connector->pid);
+  (void)child_wait_for(connector->pid, CHILD_PATIENCE_MS);
   *connector = CONNECTOR_NONE;
 }

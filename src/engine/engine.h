@@ -68,5 +68,6 @@ int engine_explain(const struct engine *engine, int *ret_exit, struct sb_error *
 void engine_kill(const struct engine *engine);
 
 /* Ends the session at once, whatever it is doing, and waits until nothing of it is left. What all
- * its processes used is in *ret_usage. */
-void engine_destroy(struct engine *engine, struct rusage *ret_usage);
+ * its processes used is in *ret_usage. False if one is left that waits for a file system whose
+ * server does not answer: it dies when that does, and does nothing more. */
+bool engine_destroy(struct engine *engine, struct rusage *ret_usage);

@@ -1,10 +1,10 @@
 /* PID 1 of the session; see init.h. Runs in a forked copy of the monitor, possibly of a program
  * with threads: no allocation, no stdio, raw system calls only. */
 #include "engine/init.h"
+#include "core/exit-code.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <linux/netlink.h>
 #include <poll.h>
 #include <sched.h>
@@ -13,7 +13,6 @@
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -43,7 +42,7 @@ struct init {
 };
 
 static _Noreturn void give_up(void) {
-  _exit(125); /* the reason is in the report */
+  _exit(EXIT_CODE_FAILURE); /* the reason is in the report */
 }
 
 static int fail(struct init *init, enum step step) {

@@ -445,6 +445,6 @@ void keeper_end(struct keeper *keeper) {
 
 /* Who leaves it to pid 1 leaves a dead process for ever in many a container. */
 void keeper_reap(struct keeper *keeper) {
-  (void)child_wait(keeper->pid);
+  (void)child_wait_for(keeper->pid, CHILD_PATIENCE_MS);
   *keeper = KEEPER_NONE;
 }

@@ -76,6 +76,7 @@ struct start_report {
   struct command_failure spawn; /* of the command being started */
   volatile pid_t spawned;
   struct announced_path announced;
+  volatile pid_t connecting; /* the thread for which the connector looks a name up; 0: none */
   volatile bool workload_done;
   volatile int wait_status;
   struct timespec phases[PHASE_COUNT];

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/sched.h>
+#include <poll.h>
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
@@ -14,11 +15,16 @@
 
 #include "core/cleanup.h"
 #include "core/escape.h"
+#include "core/exit-code.h"
 #include "core/file.h"
 #include "core/text.h"
 #include "engine/engine.h"
 #include "engine/init.h"
+#include "plan/distant.h"
 #include "plan/share.h"
+
+#define USUAL_END_MS     500
+#define LAST_PATIENCE_MS 1500
 
 struct start_report *engine_report_new(void) {
   void *page = mmap(NULL, sizeof(struct start_report), PROT_READ | PROT_WRITE,
@@ -303,12 +309,20 @@ static void leave_mount_namespace(const struct engine *engine) {
     fd_abandon(engine->mount_ns);
 }
 
-void engine_destroy(struct engine *engine, struct rusage *ret_usage) {
+/* Where there are servers to wait for, who waits for one cannot be killed. */
+static bool await_end(const struct engine *engine, struct rusage *ret_usage) {
+  struct pollfd end = {.fd = engine->pidfd, .events = POLLIN};
+  if (engine->pidfd >= 0 && poll(&end, 1, USUAL_END_MS) == 0 && distant_exists() &&
+      poll(&end, 1, LAST_PATIENCE_MS) == 0)
+    return false;
+  while (wait4(engine->init, NULL, 0, ret_usage) < 0 && errno == EINTR)
+    ;
+  return true;
+}
+
+bool engine_destroy(struct engine *engine, struct rusage *ret_usage) {
   engine_kill(engine);
-  if (engine->init > 0) {
-    while (wait4(engine->init, NULL, 0, ret_usage) < 0 && errno == EINTR)
-      ;
-  }
+  bool gone = engine->init <= 0 || await_end(engine, ret_usage);
   if (engine->pidfd >= 0)
     close(engine->pidfd);
   if (engine->channel >= 0)
@@ -318,6 +332,7 @@ void engine_destroy(struct engine *engine, struct rusage *ret_usage) {
   leave_mount_namespace(engine);
   plan_area_free(engine->area);
   *engine = ENGINE_NONE;
+  return gone;
 }
 
 /* ---- explaining ---- */
@@ -325,7 +340,7 @@ void engine_destroy(struct engine *engine, struct rusage *ret_usage) {
 static int explain_exec(const struct engine *engine, int *ret_exit, struct sb_error *error) {
   int errnum = engine->report->errnum;
   _cleanup_free_ char *command = escape_string(engine->plan->arguments.items[0]);
-  *ret_exit = errnum == ENOENT ? 127 : 126;
+  *ret_exit = exit_code_of_exec(errnum);
   if (errnum != ENOENT) {
     sb_fail(error, SB_CODE_SYSTEM, errnum, "cannot execute '%s'", command);
     return errnum == EACCES ? sb_hint(error, "is it executable, and readable inside the sandbox?")
@@ -371,7 +386,7 @@ static int explain_operation(const struct engine *engine, struct sb_error *error
 
 int engine_explain(const struct engine *engine, int *ret_exit, struct sb_error *error) {
   enum step step = engine->report->failed;
-  *ret_exit = 125;
+  *ret_exit = EXIT_CODE_FAILURE;
   if (step == STEP_EXEC)
     return explain_exec(engine, ret_exit, error);
   if (step == STEP_OPERATION)

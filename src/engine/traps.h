@@ -34,6 +34,7 @@ struct trap {
   } at[2]; /* arguments; path TRAP_NONE: the call has one path only */
   int flags;
   enum trap_links links;
+  const char *name;
 };
 
 /* What the call with this number is, or NULL if it is not one that waits. */

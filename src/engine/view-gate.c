@@ -81,9 +81,10 @@ static int mount_fuse(const struct view *view, int *ret_device) {
   snprintf(number, sizeof number, "%d", device);
   snprintf(user, sizeof user, "%u", (unsigned)geteuid());
   snprintf(group, sizeof group, "%u", (unsigned)getegid());
-  const struct fs_option options[] = {{"fd", number},        {"rootmode", "40000"},
-                                      {"user_id", user},     {"group_id", group},
-                                      {"allow_other", NULL}, {"default_permissions", NULL}};
+  const struct fs_option options[] = {{"fd", number},         {"rootmode", "40000"},
+                                      {"user_id", user},      {"group_id", group},
+                                      {"subtype", "sandbox"}, /* as mount_is_distant() knows it */
+                                      {"allow_other", NULL},  {"default_permissions", NULL}};
   bool checks = pid_numbers_process(view->namespaces[1], getpid()) > 0;
   int mount = view_new_filesystem("fuse", options, ARRAY_SIZE(options) - (checks ? 0 : 1),
                                   MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
@@ -127,13 +128,13 @@ int view_apply_gate(struct view *view, const struct operation *operation) {
   return result < 0 ? result : hand_over_fuse(view, device);
 }
 
-/* A name that the gate refuses to show is there, and closed. */
+/* A name that the gate refuses to show, or whose server does not answer, is there, and closed. */
 static int show_name(struct view *view, const char *name, unsigned char type) {
   bool folder = type == DT_DIR;
   if (faccessat(view->root, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
     return 0;
   int result = view_show_gated(view, name, folder);
-  if (result != -EACCES)
+  if (result != -EACCES && result != -ETIMEDOUT)
     return result == -ENOENT ? 0 : result;
   result = folder ? mkdirat(view->root, name, 0) : mknodat(view->root, name, S_IFREG, 0);
   return result < 0 ? -errno : 0;

@@ -26,7 +26,9 @@ struct access_request {
   const char *path;       /* file: canonical path of the object on the host, any bytes */
   uint64_t device, inode; /* file: the pinned object */
   bool folder, socket;
+  bool names;       /* list: the names in the folder are all that the call gets */
   bool lasting;     /* file: to allow it once would give nothing */
+  bool movable;     /* file: the workload may give its name to another: only this one is meant */
   const char *host; /* network: name (lower case, no trailing dot) or literal address */
   uint16_t port;
   pid_t pid; /* the asking process as the monitor sees it; 0: not known */
@@ -52,4 +54,5 @@ struct answered {
   enum grant_scope scope;
   const char *tree; /* allowed with everything below it: the object itself or an ancestor */
   bool writable;
+  bool names; /* only the names in the folder, for longer than once: there is no tree */
 };

@@ -26,6 +26,13 @@ static int read_how(struct call *call) {
   return result;
 }
 
+/* All that the kernel goes by, with O_PATH; but openat2(2) refuses others. */
+#define PATH_FLAGS (O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
+
+static uint64_t open_flags(uint64_t flags) {
+  return flags & (flags & O_PATH ? PATH_FLAGS : UINT32_MAX);
+}
+
 static bool opens_link(uint64_t flags) {
   return flags & O_NOFOLLOW || ((flags & O_CREAT) && (flags & O_EXCL));
 }
@@ -41,7 +48,7 @@ int call_begin(struct call *call, const struct trap *trap,
   uint64_t flags = trap->flags >= 0 ? call->arguments[trap->flags] : 0;
   int result = 0;
   if (trap->kind == TRAP_OPEN)
-    call->flags = flags & UINT32_MAX;
+    call->flags = open_flags(flags);
   else if (trap->kind == TRAP_HOW)
     result = read_how(call);
   else if (trap->kind == TRAP_CREATE)
@@ -118,12 +125,20 @@ bool call_holds(const struct call *call) {
   return is_open(call) && call->flags & O_PATH && call->resolve == 0;
 }
 
+bool call_connects(const struct call *call) {
+  return call->trap->kind == TRAP_CONNECT && call->trap->at[0].path == 1;
+}
+
 bool call_may_write(const struct call *call) {
   enum trap_kind kind = call->trap->kind;
   if (is_open(call))
     return !(call->flags & O_PATH) && (writes(call) || call->flags & O_CREAT);
   return kind == TRAP_CHANGE || kind == TRAP_MAKE || kind == TRAP_FOLDER || kind == TRAP_REMOVE ||
          kind == TRAP_BIND;
+}
+
+bool call_tests_writing(const struct call *call) {
+  return call->trap->kind == TRAP_TEST && call->arguments[call->trap->at[0].path + 1] & W_OK;
 }
 
 static struct judged ask(enum want want) {

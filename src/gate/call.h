@@ -38,8 +38,12 @@ int call_base(const struct call *call, size_t index);
 bool call_only_reads(const struct call *call);
 bool call_holds(const struct call *call);
 
-/* Might it change something? */
+/* Is it connect(2) itself, of all that speak to sockets? */
+bool call_connects(const struct call *call);
+
+/* Might it change something? Does it ask whether it may? */
 bool call_may_write(const struct call *call);
+bool call_tests_writing(const struct call *call);
 
 enum call_verdict {
   CALL_FREE,         /* nothing that would have to be asked for: the kernel may go on */

@@ -6,6 +6,7 @@
 #include <linux/audit.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <time.h>
 
 #include "core/alloc.h"
@@ -13,6 +14,7 @@
 #include "core/file.h"
 #include "gate/automount.h"
 #include "gate/walk.h"
+#include "plan/distant.h"
 
 enum { ATTEMPTS = 20 };
 
@@ -75,6 +77,30 @@ const struct trap *doing_trap(const struct doing *doing) {
   return seccomp_trap(doing->compat ? COMPAT : NATIVE, (int)doing->number);
 }
 
+const struct trap *doing_trap_of_descriptor(const struct doing *doing) {
+  static const long numbers[] = {SYS_fchmod, SYS_fchown, SYS_fsetxattr, SYS_fremovexattr};
+  static const struct trap trap = {
+      .kind = TRAP_CHANGE, .at = {{0, 0}, {TRAP_NONE, TRAP_NONE}}, .flags = TRAP_NONE};
+  for (size_t i = 0; !doing->compat && i < ARRAY_SIZE(numbers); i++) {
+    if (doing->number == numbers[i])
+      return &trap;
+  }
+  return NULL;
+}
+
+static bool has_empty_path(const struct doing *doing, const struct trap *trap) {
+  char path[PATH_MAX];
+  uint64_t address = doing->arguments[trap->at[0].path];
+  return address == 0 || (trap->links == TRAP_AT && doing->arguments[trap->flags] & AT_EMPTY_PATH &&
+                          target_read_path(&doing->target, address, path) == 0 && !path[0]);
+}
+
+bool doing_changes_descriptor(const struct doing *doing) {
+  const struct trap *trap = doing_trap(doing);
+  return doing_trap_of_descriptor(doing) || (trap && trap->kind == TRAP_CHANGE &&
+                                             trap->at[0].base >= 0 && has_empty_path(doing, trap));
+}
+
 /* "root/usr": we must not go there by way of the gate, and its names are the host's. */
 static const char *below_root(const char *path) {
   size_t length = strlen("root");
@@ -99,7 +125,7 @@ static bool hides_nothing(const void *context, const char *path) {
   return false;
 }
 
-/* As file_resolve, but the host mounts nothing for it. */
+/* As file_resolve, but the host mounts nothing for it, and no server is waited for. */
 static int walk_to(const struct target *target, const char *path, char **ret_path) {
   _cleanup_close_ int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
   struct walker walker = {.root = root, .host = root, .hides = hides_nothing};
@@ -116,7 +142,8 @@ static int walk_to(const struct target *target, const char *path, char **ret_pat
 }
 
 static int resolve(const struct target *target, const char *path, char **ret_path) {
-  return automount_exists() ? walk_to(target, path, ret_path) : file_resolve(path, ret_path);
+  return automount_exists() || distant_exists() ? walk_to(target, path, ret_path)
+                                                : file_resolve(path, ret_path);
 }
 
 bool doing_leads_to(const struct doing *doing, int folder, const char *path, const char *object) {

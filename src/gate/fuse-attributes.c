@@ -183,6 +183,27 @@ static void use_pipe(struct fuse_gate *fuse, fuse_req_t request, struct node *no
   }
 }
 
+/* A folder in which a name is made is locked by then, and nobody else could look up another in it
+ * until the question is answered. On the way there it is not. */
+static bool asks_to_make(struct fuse_gate *fuse, fuse_req_t request, struct node *node,
+                         const char *path) {
+  char name[NAME_MAX + 1];
+  struct stat status;
+  struct target caller = fuse_caller(request);
+  if (!S_ISDIR(node->status.st_mode) || !node->parent || !fuse_may_ask_to_write(fuse, path) ||
+      touched_has_writable_below(fuse->gate, path) || !purpose_is_to_make(&caller, path, name))
+    return false;
+  int fd = nodes_fd(fuse->nodes, node);
+  return fd >= 0 && faccessat(fd, "", W_OK | X_OK, AT_EMPTY_PATH | AT_EACCESS) == 0 &&
+         fstatat(fd, name, &status, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT) < 0 && errno == ENOENT;
+}
+
+static void ask_to_make(fuse_req_t request, struct node *node) {
+  struct held *held = held_new(request, node, CALL_GETATTR, NULL);
+  held->early = true;
+  held_ask(held, WANT_WRITE);
+}
+
 static void check(struct fuse_gate *fuse, fuse_req_t request, struct node *node) {
   pid_t inside = fuse_req_ctx(request)->pid;
   bool folder = S_ISDIR(node->status.st_mode);
@@ -208,6 +229,8 @@ static void check(struct fuse_gate *fuse, fuse_req_t request, struct node *node)
   case PURPOSE_USE:
     if (S_ISFIFO(node->status.st_mode))
       use_pipe(fuse, request, node, path);
+    else if (asks_to_make(fuse, request, node, path))
+      ask_to_make(request, node);
     else
       show_usable(fuse, request, node);
     return;

@@ -174,7 +174,8 @@ static void refuse_quiet(struct fuse_gate *fuse, fuse_req_t request, struct node
 static void reply_found(struct fuse_gate *fuse, fuse_req_t request, struct node *node,
                         const char *path) {
   enum want want;
-  if (fuse_req_ctx(request)->pid != 0 && gate_is_mounting(fuse->gate, path)) {
+  const char *mounting = gate_mounting(fuse->gate);
+  if (fuse_req_ctx(request)->pid != 0 && mounting && strcmp(mounting, path) == 0) {
     park(fuse, request, node, path);
     return;
   }
@@ -240,7 +241,7 @@ void fuse_serve_link(fuse_req_t request, fuse_ino_t number) {
   int fd = nodes_fd(fuse->nodes, fuse_node_of(fuse, number));
   ssize_t length = fd < 0 ? -1 : readlinkat(fd, "", target, PATH_MAX);
   if (length < 0) {
-    fuse_reply_err(request, fd < 0 ? ENOENT : errno);
+    fuse_reply_err(request, fd >= 0 ? errno : fd == -ETIMEDOUT ? ETIMEDOUT : ENOENT);
     return;
   }
   target[length] = '\0';

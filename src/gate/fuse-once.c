@@ -91,7 +91,9 @@ static int find_call(const struct held *held, struct stand_in_call *ret_call) {
   struct target caller = fuse_caller(held->request);
   if (doing_read(&caller, &doing) < 0)
     return -EACCES;
-  *ret_call = (struct stand_in_call){.target.thread = caller.thread, .trap = doing_trap(&doing)};
+  const struct trap *trap = doing_trap(&doing);
+  *ret_call = (struct stand_in_call){.target.thread = caller.thread,
+                                     .trap = trap ? trap : doing_trap_of_descriptor(&doing)};
   memcpy(ret_call->arguments, doing.arguments, sizeof doing.arguments);
   stand_in_note_start(ret_call);
   return 0;
@@ -106,7 +108,7 @@ static const char *mount_for(const struct held *held) {
   return gate->jobs && path_is_under(path, gate->jobs->path) ? gate->jobs->path : path;
 }
 
-static bool starts_below(const struct held *held) {
+bool fuse_starts_below(const struct held *held) {
   struct stand_in_call call;
   if (held->waiting.request.want != WANT_WRITE || find_call(held, &call) < 0)
     return false;
@@ -117,7 +119,7 @@ static bool starts_below(const struct held *held) {
 bool fuse_must_begin_anew(const struct held *held) {
   const struct node *above = held->node->parent;
   return held->waiting.holds_lock && !fuse_is_listing(held) && above &&
-         (!above->parent || starts_below(held));
+         (!above->parent || fuse_starts_below(held));
 }
 
 /* Another thread may have led all of them elsewhere after this one had begun to walk: then it only
@@ -137,7 +139,8 @@ static int repeat(struct held *held, struct standing *standing) {
     return -EACCES;
   standing->mounted = xstrdup(mount_for(held));
   call.mounted = standing->mounted;
-  call.only_moved = held->granted_before && has_tried_enough(held->fuse, call.target.thread);
+  if (held->granted_before && has_tried_enough(held->fuse, call.target.thread))
+    call.unmoved_error = EROFS;
   int result = stand_in_repeat(&standing->stand_in, &call);
   if (result == 0 && gate_writable_mount(held->fuse->gate, held->waiting.request.path))
     stand_in_go_on(&standing->stand_in);
@@ -153,7 +156,7 @@ static int replace(struct held *held, struct standing *standing) {
   struct fuse_gate *fuse = held->fuse;
   int object = nodes_fd(fuse->nodes, held->node);
   if (object < 0)
-    return -ENOENT;
+    return object == -ETIMEDOUT ? object : -ENOENT;
   _cleanup_close_ int process = pidfd_open(held->waiting.request.pid, 0);
   if (process < 0)
     return -EACCES;

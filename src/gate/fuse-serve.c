@@ -1,7 +1,6 @@
 /* What the FUSE gate serves without a mount: what is allowed once, and folders above mounts. */
 #include "gate/fuse.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -13,7 +12,9 @@
 
 #include "core/alloc.h"
 #include "core/cleanup.h"
+#include "core/folder.h"
 #include "engine/caps.h"
+#include "plan/distant.h"
 
 /* Never waits: somebody may have a lease on the file, and give it back in a minute. */
 static int reopen(int fd, int flags) {
@@ -64,16 +65,33 @@ static void serve_access(struct held *held, int fd) {
     fuse_reply_err(held->request, 0);
 }
 
+void fuse_expect_again(struct held *held) {
+  if (!S_ISREG(held->node->status.st_mode))
+    return;
+  held->node->told = true;
+  second_walks_add(&held->fuse->second_walks, fuse_req_ctx(held->request)->pid,
+                   &held->node->status);
+}
+
+/* What the kernel was told for another counts as well, once he has come for it. */
+static bool knows_size(struct held *held) {
+  const struct node *node = held->node;
+  struct second_walks *walks = &held->fuse->second_walks;
+  bool second = second_walks_take(walks, fuse_req_ctx(held->request)->pid, &node->status);
+  return node->opens > 0 || node->status.st_size == 0 ||
+         (node->told && (second || !second_walks_lead_to(walks, &node->status)));
+}
+
 /* The look-up told no size, and the kernel goes by it for what it does without us: a mapping of the
  * file ends with it, and so does sendfile. So the path is walked once more, and told it. */
 static bool walks_again(struct held *held) {
-  struct node *node = held->node;
-  if (node->told || node->opens > 0 || node->status.st_size == 0 || held->links > LINKS_AGAIN)
+  const struct node *node = held->node;
+  if (knows_size(held) || held->links > LINKS_AGAIN)
     return false;
   if (!held->waiting.lasts &&
       !once_give_back(&held->fuse->once, held->waiting.request.pid, &node->status, held_use(held)))
     return false;
-  node->told = true;
+  fuse_expect_again(held);
   fuse_reply_err(held->request, ESTALE);
   return true;
 }
@@ -97,7 +115,8 @@ static void serve_open(struct held *held, int fd) {
    * not us, either, who may be doing just that. There is nothing to be written. */
   info.noflush = true;
   count_open(held->fuse, held->node, true);
-  held->node->told = held->waiting.lasts;
+  held->node->told =
+      held->waiting.lasts || second_walks_lead_to(&held->fuse->second_walks, &held->node->status);
   if (fuse_reply_open(held->request, &info) < 0) {
     count_open(held->fuse, held->node, false);
     close(opened); /* interrupted: nobody will release it */
@@ -122,7 +141,7 @@ static void listing_free(struct listing *listing) {
 void fuse_serve_folder(struct held *held, int fd, bool allowed) {
   struct fuse_file_info info = held->info;
   int opened = reopen(fd, O_RDONLY | O_DIRECTORY);
-  DIR *folder = opened < 0 ? NULL : fdopendir(opened);
+  DIR *folder = folder_stream(opened);
   if (!folder) {
     fuse_reply_err(held->request, opened < 0 ? -opened : errno);
     return;
@@ -228,14 +247,34 @@ static void serve_call(struct held *held, int fd) {
   }
 }
 
-void fuse_serve(struct held *held) {
+/* Whoever looks asks for less of a server than who opens or lists. */
+static int may_read(const struct node *node) {
+  char path[PATH_MAX];
+  return distant_exists() && node_path(node, path, sizeof path) ? distant_reads(path) : 0;
+}
+
+static int object_of(const struct held *held) {
   int fd = nodes_fd(held->fuse->nodes, held->node);
+  int result = fd >= 0 && held->waiting.request.want != WANT_STAT ? may_read(held->node) : 0;
+  return result < 0 ? result : fd;
+}
+
+/* A FIFO that the caller has held before: by way of its descriptor the mount is not met, and there
+ * is nobody at the other end of ours. Who said yes would not know why it is refused. */
+static void note_pipe(const struct held *held) {
+  if (held->call == CALL_OPEN && S_ISFIFO(held->node->status.st_mode))
+    decisions_note_failed(held->fuse->gate->config.decisions, &held->waiting.request, EXDEV);
+}
+
+void fuse_serve(struct held *held) {
+  int fd = object_of(held);
   if (fd < 0) {
-    fuse_reply_err(held->request, ENOENT);
+    fuse_reply_err(held->request, fd == -ETIMEDOUT ? ETIMEDOUT : ENOENT);
     return;
   }
+  note_pipe(held);
   if (held->links > LINKS_AGAIN)
-    held->node->told = true;         /* what comes next of this call is not counted any more */
+    fuse_expect_again(held);         /* what comes next of this call is not counted any more */
   uint64_t rights = caps_lay_down(); /* the caller has none */
   serve_call(held, fd);
   caps_take_up(rights);
@@ -245,10 +284,12 @@ void fuse_serve(struct held *held) {
 
 void fuse_op_read(fuse_req_t request, fuse_ino_t number, size_t size, off_t offset,
                   struct fuse_file_info *info) {
-  (void)number;
   _cleanup_free_ char *data = xmalloc(size ? size : 1);
-  ssize_t got = pread((int)info->fh, data, size, offset);
-  if (got < 0)
+  int result = may_read(fuse_node_of(fuse_gate_of(request), number));
+  ssize_t got = result < 0 ? -1 : pread((int)info->fh, data, size, offset);
+  if (result < 0)
+    fuse_reply_err(request, -result);
+  else if (got < 0)
     fuse_reply_err(request, errno);
   else
     fuse_reply_buf(request, data, (size_t)got);
@@ -269,7 +310,11 @@ static void list_names(struct held *held, size_t size, off_t offset) {
     held_ask(held, held_wants[held->call]);
     return;
   }
-  serve_names(held);
+  int result = may_read(held->node);
+  if (result < 0)
+    fuse_reply_err(held->request, -result);
+  else
+    serve_names(held);
   held_free(held);
 }
 

@@ -9,6 +9,7 @@
 #include "core/alloc.h"
 #include "core/cleanup.h"
 #include "core/path.h"
+#include "gate/doing.h"
 
 /* ---- locks ---- */
 
@@ -53,10 +54,10 @@ void fuse_give_way(struct fuse_gate *fuse, const char *path) {
 }
 
 bool fuse_comes_in_between(struct held *held) {
-  const struct grant_job *job = held->fuse->gate->jobs;
-  if (!job || !job->ready || !is_in_the_way(held, job->path))
+  const char *path = gate_mounting(held->fuse->gate);
+  if (!path || !is_in_the_way(held, path))
     return false;
-  send_away(held, job->path);
+  send_away(held, path);
   return true;
 }
 
@@ -66,6 +67,7 @@ static bool is_on_the_way(const struct node *node, const char *path) {
 }
 
 void fuse_clear_way(struct fuse_gate *fuse, const char *path) {
+  fuse_unpark(fuse, path);
   for (struct held *held = fuse->held, *next; held; held = next) {
     next = held->next;
     if (held->waiting.holds_lock && !held->standing &&
@@ -75,6 +77,15 @@ void fuse_clear_way(struct fuse_gate *fuse, const char *path) {
 }
 
 /* ---- asking ---- */
+
+/* It has no path that would lead to a mount, and what it has open cannot be put in its place as a
+ * folder can (see fuse-once.c): nothing would be gained by asking. */
+static bool changes_open_file(fuse_req_t request, const struct node *node) {
+  struct doing doing;
+  struct target caller = fuse_caller(request);
+  return !S_ISDIR(node->status.st_mode) && doing_read(&caller, &doing) == 0 &&
+         doing_changes_descriptor(&doing);
+}
 
 /* A write to a gated place. With `ask_writes` the folder (or the file) is asked for, and granted
  * writable; without, it is refused and noted. */
@@ -86,7 +97,7 @@ static void write_to(fuse_req_t request, struct node *node, const char *name, st
     fuse_reply_err(request, ENAMETOOLONG);
     return;
   }
-  if (fuse_may_ask_to_write(fuse, path) && node->parent) {
+  if (fuse_may_ask_to_write(fuse, path) && node->parent && !changes_open_file(request, node)) {
     struct held *held = held_new(request, node, CALL_OPEN, NULL);
     held->waiting.holds_lock = true;
     held->name = name ? xstrdup(name) : NULL;

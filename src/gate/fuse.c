@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "core/alloc.h"
+#include "engine/caps.h"
 #include "gate/quiet.h"
 
 #define TURN_LIMIT 64 /* requests served before the monitor looks at its other business */
@@ -112,9 +113,22 @@ static bool meets_no_mount(const struct held *held, enum outcome outcome) {
          (outcome == OUTCOME_SERVE && held->waiting.request.want != WANT_CONNECT);
 }
 
+/* It walks on to the mount; or, where it would not meet that, to its write, which is granted. */
+static bool goes_on_to_write(struct held *held, enum outcome outcome) {
+  struct stat usable = fuse_usable(held->fuse, held->node);
+  if (!held->early || !is_granted_write(held, outcome) ||
+      (outcome == OUTCOME_RETRY && !fuse_starts_below(held)))
+    return false;
+  fuse_reply_attr(held->request, &usable, 0);
+  held_free(held);
+  return true;
+}
+
 static void on_done(struct waiting *waiting, enum outcome outcome) {
   struct held *held = (struct held *)waiting;
   fuse_req_interrupt_func(held->request, NULL, NULL);
+  if (goes_on_to_write(held, outcome))
+    return;
   if (outcome == OUTCOME_SERVE && !waiting->lasts && waiting->request.want != WANT_WRITE) {
     remember_once(held->fuse, held);
     serve_once(held);
@@ -138,7 +152,8 @@ static void on_done(struct waiting *waiting, enum outcome outcome) {
   } else if (outcome == OUTCOME_RETRY && came_too_far(held)) {
     go_on_from_here(held);
   } else {
-    held->node->told |= outcome == OUTCOME_RETRY; /* it walks twice, not three times */
+    if (outcome == OUTCOME_RETRY)
+      fuse_expect_again(held);
     fuse_reply_err(held->request, outcome == OUTCOME_RETRY ? ESTALE : EACCES);
   }
   held_free(held);
@@ -211,6 +226,7 @@ static void set_request(struct held *held, enum want want, const char *path) {
       .inode = held->node->status.st_ino,
       .folder = S_ISDIR(held->node->status.st_mode),
       .socket = S_ISSOCK(held->node->status.st_mode),
+      .names = held->call == CALL_OPENDIR || fuse_is_listing(held),
       .lasting = held->waiting.needs_mount && !fuse_stands_in(held),
       .pid = held->waiting.request.pid,
   };
@@ -259,7 +275,7 @@ void held_ask(struct held *held, enum want want) {
   int fd = nodes_fd(fuse->nodes, held->node);
   if (fd < 0 || !node_path(held->node, path, sizeof path)) {
     /* The kernel remembers what was a mount point for ever, unless it is sent to look again. */
-    fuse_reply_err(held->request, fd == -ESTALE ? ESTALE : ENOENT);
+    fuse_reply_err(held->request, fd == -ESTALE || fd == -ETIMEDOUT ? -fd : ENOENT);
     held_free(held);
     return;
   }
@@ -344,7 +360,9 @@ static void fuse_op_opendir(fuse_req_t request, fuse_ino_t number, struct fuse_f
     held_ask(held, held_wants[CALL_OPENDIR]);
     return;
   }
+  uint64_t rights = caps_lay_down(); /* the caller has none */
   fuse_serve_folder(held, fd, listed);
+  caps_take_up(rights);
   held_free(held);
 }
 
@@ -370,6 +388,11 @@ static void fuse_op_getxattr(fuse_req_t request, fuse_ino_t number, const char *
 
 static void fuse_op_listxattr(fuse_req_t request, fuse_ino_t number, size_t size) {
   hold_extended(request, number, NULL, size);
+}
+
+bool gate_has_opened(const struct gate *gate) {
+  const struct fuse_gate *fuse = gate->trigger_state;
+  return fuse->opens > 0;
 }
 
 /* ---- the session with the kernel ---- */
@@ -453,6 +476,7 @@ static void let_all_go(struct fuse_gate *fuse) {
 static void has_ended(struct fuse_gate *fuse) {
   let_all_go(fuse);
   fuse->gate->watched_fd = -1; /* it would be ready for ever */
+  fuse->gate->config.services.ended(fuse->gate->config.services.context);
 }
 
 static void trigger_serve(struct gate *gate, short ready) {

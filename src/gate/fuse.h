@@ -11,6 +11,7 @@
 #include "gate/nodes.h"
 #include "gate/once.h"
 #include "gate/quiet.h"
+#include "gate/second-walks.h"
 #include "gate/stand-in.h"
 #include "gate/waiting.h"
 
@@ -36,6 +37,7 @@ struct fuse_gate {
   struct fuse_buf buffer;
   struct once_list once;
   struct links links;
+  struct second_walks second_walks;
   struct held *held;         /* every call that waits */
   size_t opens;              /* files that are open without a mount, and may be mapped */
   struct parked *parked;     /* look-ups that do */
@@ -70,6 +72,7 @@ struct held {
   struct stand_in_call in_its_place; /* CALL_QUIET */
   bool granted_before;               /* but the mount was not met */
   bool below;                        /* something that was granted before it asked */
+  bool early;                        /* a write that has not begun: see fuse-attributes.c */
   struct standing *standing;         /* or NULL */
 };
 
@@ -162,6 +165,8 @@ void fuse_op_statfs(fuse_req_t request, fuse_ino_t number);
 
 /* ---- fuse-serve.c ---- */
 
+/* The call will walk its path again, and must be answered then. */
+void fuse_expect_again(struct held *held);
 void fuse_serve_attributes(fuse_req_t request, int fd);
 void fuse_serve_folder(struct held *held, int fd, bool allowed);
 void fuse_serve(struct held *held);
@@ -180,6 +185,7 @@ void fuse_op_releasedir(fuse_req_t request, fuse_ino_t number, struct fuse_file_
  * mounted? Then it is; and it is answered and freed. */
 bool fuse_stands_in(const struct held *held);
 bool fuse_must_begin_anew(const struct held *held);
+bool fuse_starts_below(const struct held *held);
 void fuse_stand_in(struct held *held);
 void fuse_mounted(struct fuse_gate *fuse, const char *path, bool mounted);
 void fuse_forget_stand_in(struct held *held);

@@ -12,7 +12,10 @@
 #include "core/cleanup.h"
 #include "core/path.h"
 #include "gate/gate-private.h"
+#include "plan/distant.h"
+#include "plan/inodes.h"
 #include "plan/named-secrets.h"
+#include "plan/second-names.h"
 
 /* ---- where ---- */
 
@@ -128,21 +131,39 @@ static bool mind_denials(struct gate *gate, const char *point, bool writable) {
   return true;
 }
 
+/* The names in a folder by which hidden files could be read. False: it is too large to know. */
+static bool find_second_names(const struct strv *hidden, const char *folder,
+                              struct strv *ret_names) {
+  const struct second_names request = {.hidden = hidden, .limit = GRANT_ENTRY_LIMIT};
+  return second_names_find(&request, folder, ret_names);
+}
+
+/* What is called like a secret in all that an answer allowed, of which the point may be a part: a
+ * file in it may be one by another name. Of more than can be looked at, in the part. */
+static bool find_named(const struct gate *gate, const char *tree, const char *point,
+                       struct strv *ret_named) {
+  if (named_secrets_find(gate->config.policy, tree, GRANT_ENTRY_LIMIT, ret_named))
+    return true;
+  strv_clear(ret_named);
+  return named_secrets_find(gate->config.policy, point, GRANT_ENTRY_LIMIT, ret_named);
+}
+
 /* What is called like a secret, in a folder that was allowed by an answer, and the other names in
  * it of such a file. What a rule allows is as it was written, and a folder that is itself called so
  * was allowed in spite of that. */
-static bool collect_named(const struct gate *gate, const char *point, const char *approved,
-                          struct strv *ret_masks) {
+static bool collect_named(const struct gate *gate, const char *tree, const char *point,
+                          const char *approved, struct strv *ret_masks) {
   struct stat status;
   struct decision decision = policy_decide(gate->config.policy, point, ACCESS_READ);
   bool answered = decision.verdict == VERDICT_ASK || (decision.rule && decision.rule->granted);
   if (!answered || decision.secret || lstat(point, &status) < 0 || !S_ISDIR(status.st_mode))
     return true;
   _cleanup_strv_ struct strv named = {0}, linked = {0};
-  bool known = named_secrets_find(gate->config.policy, point, GRANT_ENTRY_LIMIT, &named) &&
-               second_names_find(&named, point, &linked);
-  STRV_FOREACH (path, &named)
-    strv_add(ret_masks, *path);
+  bool known = find_named(gate, tree, point, &named) && find_second_names(&named, point, &linked);
+  STRV_FOREACH (path, &named) {
+    if (path_is_under(*path, point))
+      strv_add(ret_masks, *path);
+  }
   STRV_FOREACH (path, &linked) {
     if (!strv_contains(&named, *path))
       strv_add(ret_masks, *path);
@@ -151,17 +172,28 @@ static bool collect_named(const struct gate *gate, const char *point, const char
   return known;
 }
 
+/* Is it in a folder that was allowed, and the same file as one in it that is called like a secret?
+ */
+static bool is_secret_by_another_name(struct gate *gate, const char *tree, const char *path) {
+  struct stat status;
+  _cleanup_strv_ struct strv named = {0};
+  return strcmp(tree, path) != 0 && !gate_is_touchable(gate, path) && lstat(path, &status) == 0 &&
+         S_ISREG(status.st_mode) && status.st_nlink > 1 &&
+         named_secrets_find(gate->config.policy, tree, GRANT_ENTRY_LIMIT, &named) &&
+         !strv_contains(&named, path) && inode_is_hidden(&named, &status);
+}
+
 /* Everything in it that stays hidden. False if that cannot be known: then its parts are granted one
  * by one, each of which is looked at when it is decided about. */
-static bool collect_hidden(struct gate *gate, const char *point, const char *approved,
-                           struct strv *ret_masks) {
+static bool collect_hidden(struct gate *gate, const char *tree, const char *point,
+                           const char *approved, struct strv *ret_masks) {
   collect_masks(gate, point, approved, ret_masks);
   if (gate_is_touchable(gate, point))
     return true;
   if (strv_contains(&gate->too_large, point))
     return false;
-  if (second_names_find(&gate->config.plan->hidden, point, ret_masks) &&
-      collect_named(gate, point, approved, ret_masks))
+  if (find_second_names(&gate->config.plan->hidden, point, ret_masks) &&
+      collect_named(gate, tree, point, approved, ret_masks))
     return true;
   strv_add(&gate->too_large, point);
   return false;
@@ -200,11 +232,24 @@ static void collect_kept(const struct plan *kept, const char *approved, struct g
   }
 }
 
+/* Files that were granted for writing by themselves, each a mount in what was mounted for reading:
+ * with FUSE they are in the gate, where they are in nobody's way. */
+static void collect_dropped(const struct gate *gate, struct grant_job *job) {
+  if (gate->config.plan->gate != GATE_NOTIFY || !(job->request.flags & BROKER_WRITABLE))
+    return;
+  STRV_FOREACH (mount, &gate->granted_writable) {
+    struct stat status;
+    if (is_below(*mount, job->path) && identify(*mount, &status) == 0 && S_ISREG(status.st_mode))
+      strv_addf(&job->kept, "%c%s", BROKER_DROPS, *mount);
+  }
+}
+
 /* ---- the job ---- */
 
-/* Makes the job for a mount at the point; NULL if it cannot be made there. */
-static struct grant_job *new_grant(struct gate *gate, const char *point, unsigned flags,
-                                   const struct access_request *request) {
+/* Makes the job for a mount at the point, of the tree that was allowed; NULL if it cannot be made
+ * there. */
+static struct grant_job *new_grant(struct gate *gate, const char *tree, const char *point,
+                                   unsigned flags, const struct access_request *request) {
   struct stat status = {.st_dev = request->device, .st_ino = request->inode};
   /* The object itself was pinned when it was asked about; a folder above it is what it is now. */
   if (strcmp(point, request->path) != 0 && identify(point, &status) < 0)
@@ -214,7 +259,8 @@ static struct grant_job *new_grant(struct gate *gate, const char *point, unsigne
   job->request.inode = status.st_ino;
   bool minded = mind_denials(gate, point, flags & BROKER_WRITABLE);
   collect_kept(gate->kept, request->path, job);
-  bool known = minded && collect_hidden(gate, point, request->path, &job->masks);
+  collect_dropped(gate, job);
+  bool known = minded && collect_hidden(gate, tree, point, request->path, &job->masks);
   if (known && broker_can_take(&job->request))
     return job;
   if (known && !strv_contains(&gate->too_large, point))
@@ -238,18 +284,25 @@ static unsigned grant_flags(const struct gate *gate, const char *point, bool wri
          (gate_is_hidden(gate, point) || is_named_secret(gate, point) ? BROKER_UNMASK : 0);
 }
 
-static void grant_at(struct gate *gate, struct waiting *waiting, const char *point, bool writable);
+/* What an answer allows. */
+struct extent {
+  const char *tree;
+  bool writable;
+};
+
+static void grant_at(struct gate *gate, struct waiting *waiting, const char *point,
+                     struct extent extent);
 
 /* The whole of it cannot be granted: the next folder on the way to the object, the object alone,
  * or, of a folder, what is served. */
 static void grant_less(struct gate *gate, struct waiting *waiting, const char *point,
-                       bool writable) {
+                       struct extent extent) {
   const struct access_request *request = &waiting->request;
   const char *below = path_below(request->path, point);
   if (below && below[0]) {
     size_t length = (size_t)(below - request->path) + strcspn(below, "/");
     _cleanup_free_ char *next = xstrndup(request->path, length);
-    grant_at(gate, waiting, next, writable);
+    grant_at(gate, waiting, next, extent);
   } else if (request->folder)
     waiting->done(waiting, OUTCOME_SERVE);
   else
@@ -257,20 +310,22 @@ static void grant_less(struct gate *gate, struct waiting *waiting, const char *p
 }
 
 /* Mounts the tree (or as much of it as may be) for one waiting call. */
-static void grant_at(struct gate *gate, struct waiting *waiting, const char *point, bool writable) {
-  unsigned flags = grant_flags(gate, point, writable);
-  if (writable && gate->kept && is_protected(gate->kept, point)) {
+static void grant_at(struct gate *gate, struct waiting *waiting, const char *point,
+                     struct extent extent) {
+  unsigned flags = grant_flags(gate, point, extent.writable);
+  if (extent.writable && gate->kept && is_protected(gate->kept, point)) {
     waiting->done(waiting, OUTCOME_REFUSE);
     return;
   }
   struct grant_job *known = find_job(gate, point, flags);
-  struct grant_job *job = known ? known : new_grant(gate, point, flags, &waiting->request);
+  struct grant_job *job =
+      known ? known : new_grant(gate, extent.tree, point, flags, &waiting->request);
   if (!job) {
-    grant_less(gate, waiting, point, writable);
+    grant_less(gate, waiting, point, extent);
     return;
   }
-  if (job->ready && waiting->holds_lock) {
-    waiting->done(waiting, OUTCOME_RETRY);
+  if (job->announced && waiting->holds_lock) {
+    job_send_away(job, waiting);
     return;
   }
   job_join(job, waiting);
@@ -323,6 +378,16 @@ void gate_grant(struct gate *gate, struct waiting *waiting, const struct answere
     waiting->done(waiting, OUTCOME_SERVE);
     return;
   }
+  if (distant_reads_tree(tree) < 0) {
+    decisions_note_failed(gate->config.decisions, &waiting->request, ETIMEDOUT);
+    waiting->done(waiting, OUTCOME_REFUSE);
+    return;
+  }
+  if (is_secret_by_another_name(gate, tree, path)) {
+    decisions_note_failed(gate->config.decisions, &waiting->request, EPERM);
+    waiting->done(waiting, OUTCOME_REFUSE);
+    return;
+  }
   _cleanup_free_ char *point = grant_point(gate, tree, path, waiting->below, answer->writable);
   waiting->lasts = is_better_served(gate, waiting, answer);
   if (waiting->lasts && !strv_contains(&gate->served, tree))
@@ -337,5 +402,5 @@ void gate_grant(struct gate *gate, struct waiting *waiting, const struct answere
   else if (answer->writable && !make_ready(gate, tree))
     waiting->done(waiting, OUTCOME_REFUSE);
   else
-    grant_at(gate, waiting, point, answer->writable);
+    grant_at(gate, waiting, point, (struct extent){tree, answer->writable});
 }

@@ -11,6 +11,7 @@
 #include "gate/gate-private.h"
 #include "gate/once.h"
 #include "gate/replaced.h"
+#include "plan/distant.h"
 
 #define ATTEMPTS    3 /* for a job whose broker dies */
 #define PATIENCE_NS (1000ull * 1000 * 1000)
@@ -23,9 +24,16 @@ struct grant_job *job_new(enum broker_kind kind, const char *path, unsigned flag
   return job;
 }
 
+static void job_forget_away(struct grant_job *job) {
+  while (job->away_count > 0)
+    free((char *)job->away[--job->away_count].path);
+  free(steal_pointer(job->away));
+}
+
 void job_free(struct grant_job *job) {
   strv_clear(&job->kept);
   strv_clear(&job->masks);
+  job_forget_away(job);
   free(job->path);
   free(job);
 }
@@ -34,6 +42,14 @@ void job_join(struct grant_job *job, struct waiting *waiting) {
   waiting->job = job;
   waiting->next_in_job = job->waiting;
   job->waiting = waiting;
+}
+
+void job_send_away(struct grant_job *job, struct waiting *waiting) {
+  job->away = xreallocarray(job->away, job->away_count + 1, sizeof *job->away);
+  job->away[job->away_count] = waiting->request;
+  job->away[job->away_count++].path = xstrdup(waiting->request.path);
+  waiting->job = NULL;
+  waiting->done(waiting, OUTCOME_RETRY);
 }
 
 /* ---- the end of a job ---- */
@@ -45,8 +61,19 @@ static void note_mount(struct gate *gate, const struct grant_job *job) {
     strv_add(&gate->granted_writable, job->path);
 }
 
+static void forget_dropped(struct gate *gate, const struct grant_job *job) {
+  struct strv *lists[] = {&gate->mounts, &gate->granted, &gate->granted_writable};
+  STRV_FOREACH (kept, &job->kept) {
+    for (size_t i = 0; (*kept)[0] == BROKER_DROPS && i < ARRAY_SIZE(lists); i++) {
+      while (strv_remove(lists[i], *kept + 1))
+        ;
+    }
+  }
+}
+
 static void note_grant(struct gate *gate, const struct grant_job *job) {
   bool writable = job->request.flags & BROKER_WRITABLE;
+  forget_dropped(gate, job);
   note_mount(gate, job);
   gate->config.services.granted(gate->config.services.context, job->path, writable);
   replaced_watch(gate, job->path);
@@ -74,12 +101,20 @@ static bool is_of_answer(const struct grant_job *job) {
          job->request.kind == BROKER_LIST;
 }
 
+/* They walk for the second time, and the kernel lets nobody walk a third time. */
+static void note_away(const struct gate *gate, struct grant_job *job, int result) {
+  for (size_t i = 0; i < job->away_count; i++)
+    decisions_note_failed(gate->config.decisions, &job->away[i], -result);
+  job_forget_away(job);
+}
+
 /* Whoever said yes would not know why the command is told no all the same. */
-static void note_failure(const struct gate *gate, const struct grant_job *job, int result) {
+static void note_failure(const struct gate *gate, struct grant_job *job, int result) {
   if (job->revoked)
     return;
   for (const struct waiting *waiting = job->waiting; waiting; waiting = waiting->next_in_job)
     decisions_note_failed(gate->config.decisions, &waiting->request, -result);
+  note_away(gate, job, result);
 }
 
 static void finish_job(struct gate *gate, struct grant_job *job, int result, int *fd) {
@@ -151,19 +186,36 @@ void job_add(struct gate *gate, struct grant_job *job) {
 
 /* ---- what the broker says ---- */
 
-/* What was to be taken away must be; and what follows the host harms nobody. */
-static bool is_repeated(struct grant_job *job) {
-  return !is_of_answer(job) && ++job->attempts < ATTEMPTS;
+/* What was to be taken away must be, what follows the host harms nobody, and what was allowed is
+ * brought in by another broker: but not what the first one waited for in vain. */
+static bool is_repeated(struct grant_job *job, int result) {
+  bool wanted = !is_of_answer(job) || (result == -EIO && !job->revoked);
+  return wanted && (!job->sent || ++job->attempts < ATTEMPTS);
 }
 
 /* Was it mounted before the broker died? Nobody knows. What is there without our knowledge could
  * never be revoked: it is taken back, with what it may have covered, before anybody goes on. */
-static void undo_grant(struct gate *gate, struct grant_job *job, int result) {
-  note_failure(gate, job, result);
+static void undo_grant(struct gate *gate, const struct grant_job *job, struct waiting *refused) {
   note_mount(gate, job);
-  gate_take_back(gate, job->path, steal_pointer(job->waiting));
+  gate_take_back(gate, job->path, refused);
   while (strv_contains(&gate->granted, job->path))
     gate_take_back(gate, job->path, NULL);
+}
+
+/* Who was sent away for it waits on, in a look-up. */
+static void repeat_job(struct gate *gate, struct grant_job *job) {
+  if (job->sent && job->request.kind == BROKER_GRANT)
+    undo_grant(gate, job, NULL);
+  job->sent = job->ready = false;
+  job_add(gate, job);
+}
+
+static void give_up_job(struct gate *gate, struct grant_job *job, int result) {
+  if (job->sent && job->request.kind == BROKER_GRANT) {
+    note_failure(gate, job, result);
+    undo_grant(gate, job, steal_pointer(job->waiting));
+  }
+  finish_job(gate, job, result, NULL);
 }
 
 /* What cannot be granted stays closed; the next question starts another broker. One that has taken
@@ -176,23 +228,27 @@ static void fail_all(struct gate *gate, int result) {
   for (struct grant_job *job = jobs, *next; job; job = next) {
     next = job->next;
     looks &= job->request.kind != BROKER_LOOK;
-    if (job->sent && job->request.kind == BROKER_GRANT)
-      undo_grant(gate, job, result);
     job->next = NULL;
-    job->sent = job->ready = false;
-    if (is_repeated(job))
-      job_add(gate, job);
+    if (is_repeated(job, result))
+      repeat_job(gate, job);
     else
-      finish_job(gate, job, result, NULL);
+      give_up_job(gate, job, result);
   }
   if (looks)
     job_add(gate, job_new(BROKER_LOOK, "/", 0));
 }
 
+static struct grant_job *find_announced(const struct gate *gate) {
+  struct grant_job *job = gate->jobs;
+  while (job && !job->announced)
+    job = job->next;
+  return job;
+}
+
 /* Calls that hold a lock on the mount point let go of it now, whatever they wait for; on their
  * second walk they wait for the mount in their look-up, which holds none. */
 static void announce(struct gate *gate, struct grant_job *job) {
-  job->ready = true;
+  job->ready = job->announced = true;
   job->since_ns = monotonic_ns();
   for (struct waiting **place = &job->waiting; *place;) {
     struct waiting *waiting = *place;
@@ -201,28 +257,34 @@ static void announce(struct gate *gate, struct grant_job *job) {
       continue;
     }
     *place = waiting->next_in_job;
-    waiting->job = NULL;
-    waiting->done(waiting, OUTCOME_RETRY);
+    job_send_away(job, waiting);
   }
   if (gate->trigger->mounting)
     gate->trigger->mounting(gate, job->path);
 }
 
 /* A name that the kernel does not remember is looked up with its folder locked, and what leads to a
- * mount point it remembers: only who walks to a new one may have to wait. */
+ * mount point it remembers: only who walks to a new one may have to wait. So may who walks where a
+ * broker has died, for those who wait in their look-ups since it was ready. */
 static void clear_way(struct gate *gate, struct grant_job *job) {
+  struct grant_job *announced = find_announced(gate);
   job->since_ns = monotonic_ns(); /* who comes back is not sent away at once: it would fail */
-  if (gate->trigger->walking && job->request.kind == BROKER_GRANT)
-    gate->trigger->walking(gate, job->path);
+  if (!gate->trigger->walking || !(announced || job->request.kind == BROKER_GRANT))
+    return;
+  if (announced)
+    note_away(gate, announced, -ETIMEDOUT);
+  gate->trigger->walking(gate, job->path);
 }
 
-/* The broker waits for a lock that somebody holds who waits for us: everything else would wait
- * behind it, revocations too. */
+/* The broker waits for a lock that somebody holds who waits for us, or for a server: everything
+ * else would wait behind it, revocations too. */
 void jobs_mind_locks(struct gate *gate) {
   struct grant_job *job = gate->jobs;
   if (!job || !job->sent || monotonic_ns() <= job->since_ns + PATIENCE_NS)
     return;
-  if (!job->ready)
+  if (distant_answers(job->path) < 0)
+    fail_all(gate, -ETIMEDOUT);
+  else if (!job->ready)
     clear_way(gate, job);
   else if (gate->trigger->mounting)
     gate->trigger->mounting(gate, NULL); /* a lock that we do not know of */
@@ -258,8 +320,9 @@ bool gate_is_granting(const struct gate *gate, const char *path) {
   return gate->jobs && gate->jobs->sent && strcmp(gate->jobs->path, path) == 0;
 }
 
-bool gate_is_mounting(const struct gate *gate, const char *path) {
-  return gate->jobs && gate->jobs->ready && strcmp(gate->jobs->path, path) == 0;
+const char *gate_mounting(const struct gate *gate) {
+  const struct grant_job *job = find_announced(gate);
+  return job ? job->path : NULL;
 }
 
 bool gate_is_revoking(const struct gate *gate) {
@@ -312,8 +375,12 @@ void gate_follow(struct gate *gate, const char *path) {
 void gate_open(struct gate *gate, struct waiting *waiting) {
   enum broker_kind kind = waiting->request.folder ? BROKER_LIST : BROKER_OPEN;
   struct grant_job *job = job_new(kind, waiting->request.path, 0);
+  int result = distant_reads(job->path);
   job->request.device = waiting->request.device;
   job->request.inode = waiting->request.inode;
   job_join(job, waiting);
-  job_add(gate, job);
+  if (result < 0)
+    finish_job(gate, job, result, NULL);
+  else
+    job_add(gate, job);
 }

@@ -22,12 +22,24 @@ bool gate_leads_to_mount(const struct gate *gate, const char *path) {
   return false;
 }
 
-const char *gate_writable_mount(const struct gate *gate, const char *path) {
-  STRV_FOREACH (mount, &gate->granted_writable) {
+static const char *find_above(const struct strv *mounts, const char *path) {
+  STRV_FOREACH (mount, mounts) {
     if (path_is_under(path, *mount))
       return *mount;
   }
   return NULL;
+}
+
+bool gate_is_mounted(const struct gate *gate, const char *path) {
+  return find_above(&gate->mounts, path);
+}
+
+const char *gate_granted_mount(const struct gate *gate, const char *path) {
+  return find_above(&gate->granted, path);
+}
+
+const char *gate_writable_mount(const struct gate *gate, const char *path) {
+  return find_above(&gate->granted_writable, path);
 }
 
 bool gate_is_below_grant(const struct gate *gate, const char *path) {
@@ -144,6 +156,8 @@ static bool is_denied(const struct gate *gate, const char *path) {
 
 /* A rule about the folder, or an answer, says more than the base list does. */
 bool gate_lists_freely(const struct gate *gate, const char *path) {
+  if (decisions_list(gate->config.decisions, path))
+    return true;
   return policy_base_lists(path) &&
          policy_decide(gate->config.policy, path, ACCESS_READ).verdict == VERDICT_ASK &&
          !is_denied(gate, path) && !decisions_is_revoked(gate->config.decisions, path);

@@ -29,6 +29,9 @@ struct grant_job *job_new(enum broker_kind kind, const char *path, unsigned flag
 void job_free(struct grant_job *job);
 void job_join(struct grant_job *job, struct waiting *waiting);
 
+/* It holds a lock that the mounting needs. If nothing is mounted in the end, that is noted. */
+void job_send_away(struct grant_job *job, struct waiting *waiting);
+
 /* Takes the job; it may be over before this returns. */
 void job_add(struct gate *gate, struct grant_job *job);
 

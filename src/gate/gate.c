@@ -2,7 +2,10 @@
  * the call is granted (gate-grant.c), served or refused. See gate.h and waiting.h. */
 #include "gate/gate.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "core/alloc.h"
@@ -13,9 +16,10 @@
 /* ---- questions ---- */
 
 static void settle(struct gate *gate, struct waiting *waiting, const struct answered *answer) {
+  waiting->lasts = answer->names;
   if (answer->answer != ANSWER_ALLOW)
     waiting->done(waiting, OUTCOME_REFUSE);
-  else if (answer->scope == SCOPE_ONCE)
+  else if (answer->scope == SCOPE_ONCE || answer->names)
     waiting->done(waiting, OUTCOME_SERVE);
   else
     gate_grant(gate, waiting, answer);
@@ -141,6 +145,15 @@ void gate_serve(struct gate *gate, const struct pollfd watched[GATE_WATCH_COUNT]
   if (gate->signalled && gate->trigger->look)
     gate->trigger->look(gate);
   jobs_mind_locks(gate);
+}
+
+/* Nothing is wanted but the device: for everything else the kernel would ask us. */
+dev_t gate_device(const struct gate *gate) {
+  struct statx seen;
+  if (!gate || gate->config.whole < 0 ||
+      statx(gate->config.whole, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, 0, &seen) < 0)
+    return 0;
+  return makedev(seen.stx_dev_major, seen.stx_dev_minor);
 }
 
 bool gate_wants_look(const struct gate *gate) {

@@ -8,6 +8,7 @@
 #include <stddef.h>
 
 #include "core/error.h"
+#include "engine/connector.h"
 #include "engine/report.h"
 #include "gate/access.h"
 #include "plan/plan.h"
@@ -27,6 +28,11 @@ struct gate_services {
   void (*taken)(void *context, const char *path);
   /* It was taken away, but who holds a folder of it may still read there. */
   void (*held)(void *context, const char *path);
+  /* Makes a call of connect(2) that the gate has no more to say about. False: nobody does, so the
+   * kernel has to. */
+  bool (*connect)(void *context, int listener, const struct connect_call *call);
+  /* The kernel has ended the gate: what is not granted stays closed, and nobody can be asked. */
+  void (*ended)(void *context);
   void *context;
 };
 
@@ -42,7 +48,8 @@ struct gate_config {
   int whole;  /* FUSE: all that the gate serves, from "/" on, attached nowhere; else -1 */
   /* What the session's own processes are about to use. */
   const struct announced_path *announced;
-  int root; /* seccomp notify: the workload's root; else -1 */
+  const volatile pid_t *connecting; /* the thread for which the connector looks a name up */
+  int root;                         /* seccomp notify: the workload's root; else -1 */
   struct gate_services services;
 };
 
@@ -53,6 +60,12 @@ void gate_free(struct gate *gate);
 #define GATE_WATCH_COUNT 4
 void gate_watch(const struct gate *gate, struct pollfd ret_watched[GATE_WATCH_COUNT]);
 void gate_serve(struct gate *gate, const struct pollfd watched[GATE_WATCH_COUNT]);
+
+/* The device of what FUSE serves; 0: the gate is another, or there is none. */
+dev_t gate_device(const struct gate *gate);
+
+/* FUSE: has it opened files for the session? Who has them in memory is not for us to look at. */
+bool gate_has_opened(const struct gate *gate);
 
 /* True if gate_serve has to be called now and then although nothing is to be polled. */
 bool gate_wants_look(const struct gate *gate);

@@ -13,6 +13,7 @@
 #include "core/cleanup.h"
 #include "core/path.h"
 #include "gate/automount.h"
+#include "plan/distant.h"
 
 /* Linux 6.8; younger than the headers of most distributions. */
 #ifndef STATX_MNT_ID_UNIQUE
@@ -124,6 +125,8 @@ bool native_call(const struct walker *walker, struct native_mounts *mounts, cons
   _cleanup_close_ int base = -1;
   char name[PATH_MAX];
   int from = walker->root;
+  if (distant_exists()) /* whose server may not answer: it is walked with care */
+    return false;
   bool fits = path[0] == '/' ? snprintf(name, sizeof name, "%s", path + strspn(path, "/")) > 0
                              : target_name(&call->target, call_base(call, 0), path, name);
   if (mounts->count > 0 && fits && is_known_by_look(mounts, from, name, call->follow))

@@ -6,11 +6,13 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "core/alloc.h"
 #include "core/cleanup.h"
 #include "gate/automount.h"
+#include "plan/distant.h"
 
 #define BUCKETS          1024
 #define DESCRIPTOR_LIMIT 256 /* of nodes that are not fixed; the fixed ones are few */
@@ -113,12 +115,44 @@ static void close_oldest(struct nodes *nodes, const struct node *kept) {
   }
 }
 
-static bool makes_mount(const struct node *parent, int folder, const char *name) {
+/* NULL if it is too long: mounts have shorter names. */
+static char *path_in(const struct node *parent, const char *name) {
   char path[PATH_MAX];
-  if (!automount_exists() || !node_path(parent, path, sizeof path - NAME_MAX - 1))
-    return false; /* mounts have shorter names */
-  _cleanup_free_ char *whole = xasprintf("%s/%s", parent->parent ? path : "", name);
-  return automount_waits(folder, whole);
+  if (!node_path(parent, path, sizeof path - NAME_MAX - 1))
+    return NULL;
+  return xasprintf("%s/%s", parent->parent ? path : "", name);
+}
+
+static bool makes_mount(const struct node *parent, int folder, const char *name) {
+  _cleanup_free_ char *path = automount_exists() ? path_in(parent, name) : NULL;
+  return path && automount_waits(folder, path);
+}
+
+/* 0, or -ETIMEDOUT: whoever looks at it waits for a server. */
+static int may_look(const struct node *parent, const char *name) {
+  _cleanup_free_ char *path = distant_exists() ? path_in(parent, name) : NULL;
+  return path ? distant_answers(path) : 0;
+}
+
+/* Every command that lists a home folder looks at what is mounted there, and every session at what
+ * is in "/": what the kernel remembers of it will do, and no server need be asked. Not to use it.
+ */
+static int open_top(const struct node *parent, int folder, const char *name,
+                    struct stat *ret_status) {
+  struct statx known;
+  _cleanup_free_ char *path = distant_exists() ? path_in(parent, name) : NULL;
+  if (!path || !distant_is_top(path))
+    return -EAGAIN;
+  _cleanup_close_ int fd = openat(folder, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+  if (fd < 0 || statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_BASIC_STATS, &known) < 0)
+    return -errno;
+  *ret_status = (struct stat){.st_dev = makedev(known.stx_dev_major, known.stx_dev_minor),
+                              .st_ino = known.stx_ino,
+                              .st_mode = known.stx_mode,
+                              .st_nlink = known.stx_nlink,
+                              .st_uid = known.stx_uid,
+                              .st_gid = known.stx_gid};
+  return known.stx_mode & ALLPERMS ? steal_fd(&fd) : -EAGAIN; /* nobody has looked at it yet */
 }
 
 /* `folder` is the parent's descriptor. */
@@ -126,6 +160,9 @@ static int open_child(const struct node *parent, int folder, const char *name,
                       struct stat *ret_status) {
   if (makes_mount(parent, folder, name))
     return -ENOENT;
+  int result = may_look(parent, name);
+  if (result < 0)
+    return result;
   _cleanup_close_ int fd = openat(folder, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
   if (fd < 0 || fstat(fd, ret_status) < 0)
     return -errno;
@@ -140,7 +177,7 @@ static bool is_same_object(const struct stat *a, const struct stat *b) {
 /* What its name leads to on the host. */
 static bool look_again(struct nodes *nodes, const struct node *node, struct stat *ret_status) {
   int parent = nodes_fd(nodes, node->parent);
-  return parent >= 0 &&
+  return parent >= 0 && may_look(node->parent, node->name) == 0 &&
          fstatat(parent, node->name, ret_status, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT) == 0;
 }
 
@@ -180,7 +217,8 @@ int nodes_fd(struct nodes *nodes, struct node *node) {
     close_node(nodes, node);
   if (node->fd >= 0) {
     touch(nodes, node);
-    return node->fd;
+    int result = node->parent ? may_look(node->parent, node->name) : 0;
+    return result < 0 ? result : node->fd;
   }
   int parent = nodes_fd(nodes, node->parent);
   if (parent < 0)
@@ -282,7 +320,9 @@ int nodes_lookup(struct nodes *nodes, struct node *parent, const char *name,
   if (above < 0)
     return above;
   struct stat status;
-  _cleanup_close_ int fd = open_child(parent, above, name, &status);
+  _cleanup_close_ int fd = open_top(parent, above, name, &status);
+  if (fd == -EAGAIN)
+    fd = open_child(parent, above, name, &status);
   if (fd < 0)
     return fd;
   /* Another object under the same name is another node, so that the kernel lets go of the old. */

@@ -1,7 +1,9 @@
-/* A write by who stands in a folder, or has it by a descriptor, from before it was granted for
- * writing. The mount is not met from there, so he is led into it, and the call begins anew; see
- * stand-in.h. He is held by another process meanwhile, which outlives our answer to the call. */
+/* A call by who stands in a folder, or has it by a descriptor, from before it was covered by a
+ * mount, or a write from before that could be written to. The mount is not met from there, so he is
+ * led into it, and the call begins anew; see stand-in.h. He is held by another process meanwhile,
+ * which outlives our answer to the call. */
 #include <errno.h>
+#include <linux/audit.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -17,15 +19,26 @@ struct moving {
   struct stand_in stand_in;
 };
 
-static bool find_call(const struct held *held, struct stand_in_call *ret_call) {
+/* A 32-bit program can be sent on no errand; what it may see is told to it instead. */
+static bool is_covered(const struct held *held) {
+  return held->covered && held->call.trap->architecture & __AUDIT_ARCH_64BIT;
+}
+
+static const char *missed_mount(const struct held *held) {
   const struct gate *gate = held->notify->gate;
+  if (is_covered(held))
+    return gate_granted_mount(gate, held->folder);
+  return call_may_write(&held->call) ? gate_writable_mount(gate, held->found.path) : NULL;
+}
+
+static bool find_call(const struct held *held, struct stand_in_call *ret_call) {
   *ret_call = (struct stand_in_call){.target = held->call.target, .trap = held->call.trap};
-  if (held->interpreters > 0 || held->found.path[0] != '/' || !call_may_write(&held->call))
+  if (held->interpreters > 0 || held->found.path[0] != '/')
     return false;
-  ret_call->mounted = gate_writable_mount(gate, held->found.path);
+  ret_call->mounted = missed_mount(held);
   if (!ret_call->mounted)
     return false;
-  ret_call->only_moved = true;
+  ret_call->unmoved_error = call_may_write(&held->call) ? EROFS : EACCES;
   memcpy(ret_call->arguments, held->call.arguments, sizeof ret_call->arguments);
   stand_in_note_start(ret_call);
   return stand_in_misses_mount(ret_call);
@@ -70,10 +83,22 @@ bool notify_begin_elsewhere(struct held *held) {
   return true;
 }
 
+/* A debugger has it. */
+static void stay(struct held *held) {
+  if (!is_covered(held) || call_may_write(&held->call)) {
+    notify_fail(held, EROFS);
+    return;
+  }
+  epoll_ctl(held->notify->events, EPOLL_CTL_DEL, held->stand_in.result, NULL);
+  stand_in_end(&held->stand_in);
+  held->moves = false;
+  notify_serve_covered(held);
+}
+
 void notify_lead_elsewhere(struct held *held) {
   struct notify *notify = held->notify;
   if (stand_in_result(&held->stand_in) < 0) {
-    notify_fail(held, EROFS); /* a debugger has it */
+    stay(held);
     return;
   }
   struct moving *moving = xcalloc(1, sizeof *moving);

@@ -110,6 +110,7 @@ static void set_request(struct held *held, enum want want, const char *path,
       .inode = status->st_ino,
       .folder = S_ISDIR(status->st_mode),
       .socket = S_ISSOCK(status->st_mode),
+      .names = want == WANT_LIST && call_only_reads(&held->call),
   };
 }
 
@@ -182,10 +183,18 @@ static bool tests_writable(const struct held *held) {
 }
 
 static bool may_make_in(const struct held *held) {
-  const struct call *call = &held->call;
-  return call->trap->kind == TRAP_TEST && held->found.place == PLACE_FOLDER &&
-         call->arguments[call->trap->at[0].path + 1] & W_OK &&
+  return call_tests_writing(&held->call) && held->found.place == PLACE_FOLDER &&
          touched_makes_in(held->notify->gate, held->found.path);
+}
+
+bool notify_tests_askable(const struct held *held) {
+  const struct gate *gate = held->notify->gate;
+  const struct found *found = &held->found;
+  if (!call_tests_writing(&held->call) || found->fd < 0 || strcmp(found->path, "/") == 0)
+    return false;
+  return found->place == PLACE_NATIVE
+             ? gate_may_become_writable(gate, found->path)
+             : gate->config.plan->ask_writes && !leads_to_base(gate, found->path);
 }
 
 /* Nobody can be allowed a home folder as a whole, or what is above it, nor a folder with a cache in
@@ -246,11 +255,19 @@ static void act(struct held *held) {
   }
 }
 
+/* Brokers died over it. Nobody would know why what needs no question is refused. */
+static void fail_repeating(struct held *held) {
+  set_request(held, WANT_STAT, held->found.path, &held->found.status);
+  held->waiting.request.pid = target_process(&held->call.target);
+  decisions_note_failed(held->notify->gate->config.decisions, &held->waiting.request, EIO);
+  notify_fail(held, EACCES);
+}
+
 /* Folders and links on the way that only the host has, one by one. */
 static void repeat(struct held *held, enum outcome outcome) {
   const struct strv *repeats = &held->found.repeats;
   if (outcome != OUTCOME_RETRY) {
-    notify_fail(held, EACCES);
+    fail_repeating(held);
     return;
   }
   if (held->repeated >= repeats->count) {
@@ -271,23 +288,54 @@ static void refuse_hidden(struct held *held) {
   notify_fail(held, EACCES);
 }
 
-/* The folder that the call starts from lies below a mount that came later, so the kernel would look
- * in the wrong one. What it means is allowed already: it can be seen from "/". */
-static void serve_covered(struct held *held) {
+/* What it found, past the session's mounts; or -1. */
+static int open_on_host(const struct held *held) {
   _cleanup_close_ int fd = walk_open(held->notify->walker.host, held->found.path);
   struct stat status;
   bool same = fd >= 0 && held->found.fd >= 0 && fstat(fd, &status) == 0 &&
               status.st_dev == held->found.status.st_dev &&
               status.st_ino == held->found.status.st_ino;
-  if (!same) {
+  return same ? steal_fd(&fd) : -1;
+}
+
+/* The mount that it would meet was not made for writing. */
+void notify_tell_rights(struct held *held) {
+  _cleanup_close_ int fd = open_on_host(held);
+  int result = fd < 0 ? -EROFS : tell_rights(&held->call, fd);
+  if (result < 0)
+    notify_fail(held, -result);
+  else
+    notify_return(held, 0);
+}
+
+void notify_serve_covered(struct held *held) {
+  const struct stat *status = &held->found.status;
+  _cleanup_close_ int fd = open_on_host(held);
+  if (fd < 0) {
     notify_go_on(held);
     return;
   }
-  set_request(held, WANT_READ, held->found.path, &status);
+  /* That the folder is allowed does not mean that its sockets may be spoken to. */
+  if (held->call.trap->kind == TRAP_CONNECT && S_ISSOCK(status->st_mode)) {
+    ask(held, WANT_CONNECT, held->found.path, status);
+    return;
+  }
+  set_request(held, WANT_READ, held->found.path, status);
   if (watch_process(held) < 0)
     notify_fail(held, EACCES);
   else
     notify_serve_once(held);
+}
+
+/* That something can be written to does not say so of its folder, nor the other way round. */
+static bool may_become_writable(const struct held *held, enum call_verdict verdict) {
+  const struct gate *gate = held->notify->gate;
+  const char *path = held->found.path;
+  _cleanup_free_ char *folder = path_parent(path);
+  if (verdict != CALL_WRITE_FOLDER)
+    return verdict == CALL_WRITE && gate_may_become_writable(gate, path);
+  return gate_may_become_writable(gate, folder) ||
+         (strv_contains(&gate->granted, path) && !gate_is_mounted(gate, folder));
 }
 
 /* Something mounted is the kernel's business, but a mount that was granted for reading may be
@@ -297,8 +345,8 @@ static struct judged judge_native(const struct held *held) {
   struct found as_gated = held->found;
   const char *name = strrchr(held->path, '/'), *found_name = strrchr(held->found.path, '/');
   bool missing = held->found.fd < 0;
-  if (!call_may_write(&held->call) || held->interpreters > 0 ||
-      !gate_may_become_writable(held->notify->gate, held->found.path))
+  if (!held->notify->gate->config.plan->ask_writes || !call_may_write(&held->call) ||
+      held->interpreters > 0 || held->found.path[0] != '/')
     return free;
   if (missing && strcmp(name ? name + 1 : held->path, found_name + 1) != 0)
     return free; /* its folder is missing, too */
@@ -306,7 +354,7 @@ static struct judged judge_native(const struct held *held) {
                    : S_ISDIR(held->found.status.st_mode) ? PLACE_FOLDER
                                                          : PLACE_GATED;
   struct judged judged = call_judge(&held->call, held->index, &as_gated);
-  return judged.verdict == CALL_WRITE || judged.verdict == CALL_WRITE_FOLDER ? judged : free;
+  return may_become_writable(held, judged.verdict) ? judged : free;
 }
 
 /* What it has open is the kernel's business, but not where else it leads. */
@@ -329,7 +377,7 @@ void notify_proceed(struct held *held) {
   } else if (held->found.place == PLACE_NATIVE && notify_begin_elsewhere(held)) {
     return;
   } else if (held->found.place == PLACE_NATIVE && held->covered) {
-    serve_covered(held);
+    notify_serve_covered(held);
   } else if (held->found.place == PLACE_FOLDER && tell_is_of_space(&held->call)) {
     notify_tell(held); /* in our root there is next to none */
   } else {
@@ -358,7 +406,9 @@ static int next_path(struct held *held) {
 
 void notify_next(struct held *held) {
   int result = next_path(held);
-  if (result == 0)
+  if (result == 0 && notify_tests_askable(held))
+    notify_tell_rights(held);
+  else if (result == 0)
     notify_go_on(held);
   else if (result < 0)
     notify_fail(held, -result);
@@ -384,6 +434,11 @@ static bool takes_folder(const struct call *call) {
   return call_only_reads(call) || call->trap->links == TRAP_WATCH;
 }
 
+/* What it was allowed to speak to is not to be found from the folder that it starts from. */
+static bool speaks_from_covered(const struct held *held) {
+  return held->covered && held->waiting.request.want == WANT_CONNECT;
+}
+
 /* Allowed, but not by a mount that was made for it: perhaps one that another call asked for. */
 static void serve(struct held *held) {
   if (held->waiting.request.want == WANT_WRITE) {
@@ -397,6 +452,8 @@ static void serve(struct held *held) {
     refuse_hidden(held);
   else if (held->found.place == PLACE_GATED && is_what_was_shown(held))
     notify_begin_once(held);
+  else if (speaks_from_covered(held) && is_what_was_shown(held))
+    notify_serve_once(held);
   else if (held->found.place == PLACE_GATED)
     notify_fail(held, EACCES);
   else if (held->found.place == PLACE_FOLDER && takes_folder(&held->call) &&
@@ -411,7 +468,7 @@ static void serve(struct held *held) {
 static void after_answer(struct held *held, enum outcome outcome) {
   if (outcome == OUTCOME_REFUSE) {
     notify_fail(held, EACCES);
-  } else if (outcome == OUTCOME_SERVE) {
+  } else if (outcome == OUTCOME_SERVE || speaks_from_covered(held)) {
     /* Not here: decisions may be calling, and serving it may lead to the next question. */
     held->again = true;
     eventfd_write(held->notify->wake, 1);

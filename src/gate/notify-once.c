@@ -268,13 +268,15 @@ void notify_serve_once(struct held *held) {
   mode_t mode = held->found.status.st_mode;
   bool opens = call_only_reads(call) || call_holds(call);
   struct stand_in_call made = in_its_place(call);
-  if (made.kind != STAND_IN_CANNOT)
+  if (notify_tests_askable(held))
+    notify_tell_rights(held);
+  else if (made.kind != STAND_IN_CANNOT)
     stand_in(held, &made);
   else if (call->trap->kind == TRAP_EXECUTE && S_ISREG(mode))
     open_and(held, hand_in_program);
   else if ((opens && S_ISREG(mode)) || (call_only_reads(call) && S_ISDIR(mode)))
     open_and(held, hand_in);
-  else if ((S_ISREG(mode) || S_ISSOCK(mode)) && !opens)
+  else if (!opens)
     notify_tell(held);
   else /* nobody can open a socket */
     notify_fail(held, call_only_reads(call) && S_ISSOCK(mode) ? ENXIO : EACCES);

@@ -50,8 +50,17 @@ static void respond(struct notify *notify, uint64_t id, int errnum, unsigned fla
   respond_with(notify, &response);
 }
 
-static void let_go_on(struct notify *notify, uint64_t id) {
-  respond(notify, id, 0, SECCOMP_USER_NOTIF_FLAG_CONTINUE);
+/* A read-only mount does not keep anybody from a socket, so no connect(2) goes on by itself. */
+static bool connects_elsewhere(const struct notify *notify, const struct call *call) {
+  const struct gate_services *services = &notify->gate->config.services;
+  struct connect_call made = {.id = call->id, .thread = call->target.thread};
+  memcpy(made.arguments, call->arguments, sizeof made.arguments);
+  return call_connects(call) && services->connect(services->context, notify->listener, &made);
+}
+
+static void let_go_on(struct notify *notify, const struct call *call) {
+  if (!connects_elsewhere(notify, call))
+    respond(notify, call->id, 0, SECCOMP_USER_NOTIF_FLAG_CONTINUE);
 }
 
 /* Was what we read of the process really its own? If it died, its number may be another's. */
@@ -75,7 +84,7 @@ void notify_return(struct held *held, long value) {
 }
 
 void notify_go_on(struct held *held) {
-  let_go_on(held->notify, held->call.id);
+  let_go_on(held->notify, &held->call);
   notify_forget(held);
 }
 
@@ -84,7 +93,8 @@ void notify_go_on(struct held *held) {
 /* Could it be asked about although it is about something mounted? */
 static bool may_ask_to_write(const struct notify *notify, const struct call *call) {
   const struct gate *gate = notify->gate;
-  return gate->config.plan->ask_writes && gate->granted.count > 0 && call_may_write(call);
+  return gate->config.plan->ask_writes && gate->granted.count > 0 &&
+         (call_may_write(call) || call_tests_writing(call));
 }
 
 /* What nearly every call is: about something that is mounted, or that it has open. */
@@ -145,14 +155,15 @@ static int read_call(const struct notify *notify, const struct trap *trap,
 /* NULL: it cannot be read. */
 static void hold_or_refuse(struct notify *notify, const struct call *call, const char *path) {
   struct decisions *decisions = notify->gate->config.decisions;
+  char name[TARGET_NAME_SIZE];
   if (path && notify->held_count < HELD_LIMIT) {
     notify_hold(notify, call, path);
     return;
   }
   if (path)
     decisions_note_flooded(decisions);
-  else
-    decisions_note_unreadable(decisions, call->target.thread);
+  else if (target_read_name(&call->target, name))
+    decisions_note_unreadable(decisions, name, UNREAD_FILES);
   respond(notify, call->id, EACCES, 0);
 }
 
@@ -177,7 +188,7 @@ static void serve_call(struct notify *notify, const struct seccomp_notif *notifi
   bool native = result == 0 ? is_native(notify, &call, path) : is_for_kernel(notify, result);
   /* An answer to a call that waits no longer is nobody's. */
   if (native)
-    let_go_on(notify, call.id);
+    let_go_on(notify, &call);
   else if (result < 0 && result != -EPERM)
     respond(notify, call.id, -result, 0);
   else if (still_waits(notify, call.id))

@@ -80,6 +80,16 @@ void notify_forget(struct held *held);
  */
 void notify_next(struct held *held);
 
+/* Does it test whether it may write, where that would be asked about? Nobody is asked about the
+ * test, so it is told what it would be told outside. */
+bool notify_tests_askable(const struct held *held);
+void notify_tell_rights(struct held *held);
+
+/* The folder that the call starts from lies below a mount that came later, so the kernel would look
+ * in the wrong one, and the caller cannot be led elsewhere. What it means is allowed already: it
+ * can be seen from "/". */
+void notify_serve_covered(struct held *held);
+
 /* Goes on with those that were allowed while decisions were calling. */
 void notify_look_again(struct notify *notify);
 
@@ -108,8 +118,7 @@ void notify_clear_lent(struct notify *notify);
 
 /* ---- notify-elsewhere.c ---- */
 
-/* True if the call starts where it does not meet what was granted for writing: then it is taken
- * care of. */
+/* True if the call starts where it does not meet what was granted: then it is taken care of. */
 bool notify_begin_elsewhere(struct held *held);
 
 /* Its stand-in has something to say; or nothing more. */

@@ -39,8 +39,10 @@ static struct once *find(struct once_list *list, pid_t process, const struct sta
 bool once_may_use(struct once_list *list, pid_t process, const struct stat *object,
                   enum once_use use) {
   struct once *once = find(list, process, object);
-  if (!once || (use != ONCE_LOOK && once->used[use]))
+  if (!once || (use != ONCE_LOOK && once->used[use] && once->again[use] == 0))
     return false;
+  if (once->used[use] && once->again[use] > 0)
+    once->again[use]--;
   once->used[use] = true;
   return true;
 }
@@ -69,7 +71,7 @@ bool once_give_back(struct once_list *list, pid_t process, const struct stat *ob
                     enum once_use use) {
   struct once *once = find(list, process, object);
   if (once)
-    once->used[use] = false;
+    once->again[use]++;
   return once;
 }
 

@@ -18,7 +18,8 @@ struct once {
   ino_t inode;
   struct timespec changed;
   uint64_t until_ns;
-  bool used[3]; /* by enum once_use */
+  bool used[3];      /* by enum once_use */
+  unsigned again[3]; /* how many of them did not come about */
 };
 
 struct once_list {

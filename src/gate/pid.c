@@ -15,6 +15,7 @@
 #include "core/file.h"
 #include "core/pid-numbers.h"
 #include "core/status.h"
+#include "gate/target.h"
 #include "gate/waiting.h"
 
 static bool has_inner_pid(const char *status, pid_t inside) {
@@ -76,7 +77,15 @@ bool gate_knows_numbers(const struct gate *gate) {
   return pid_numbers_process(gate->config.pid_ns, 1) > 0;
 }
 
+/* Of those outside only the connector looks names up for somebody. */
+static pid_t connecting_process(const struct gate *gate) {
+  const struct target target = {.thread = *gate->config.connecting};
+  return target.thread > 0 ? target_process(&target) : 0;
+}
+
 pid_t gate_outer_pid(struct gate *gate, pid_t inside) {
+  if (inside == 0)
+    return connecting_process(gate);
   pid_t outer = pid_numbers_process(gate->config.pid_ns, inside);
   return outer > 0 ? outer : search_once(gate, inside);
 }

@@ -2,6 +2,7 @@
 #include "gate/purpose.h"
 
 #include <fcntl.h>
+#include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -35,6 +36,44 @@ static bool ends_at(const struct doing *doing, const struct trap *trap, const ch
   int base = trap->at[0].base == TRAP_CWD ? AT_FDCWD : (int)doing->arguments[trap->at[0].base];
   return target_read_path(&doing->target, doing->arguments[trap->at[0].path], path) == 0 &&
          doing_leads_to(doing, base, path, object);
+}
+
+/* The path of the name that is made: the last one. Not what has its flags in memory. */
+static const struct trap *find_maker(const struct doing *doing, size_t *ret_index) {
+  const struct trap *trap = doing_trap(doing);
+  bool makes =
+      trap && (trap->kind == TRAP_MAKE || trap->kind == TRAP_FOLDER || trap->kind == TRAP_CREATE ||
+               (trap->kind == TRAP_OPEN && doing->arguments[trap->flags] & O_CREAT));
+  *ret_index = makes && trap->at[1].path != TRAP_NONE;
+  return makes ? trap : NULL;
+}
+
+/* "a/b/" becomes "a/.", and the name is "b". */
+static bool cut_name(char path[PATH_MAX], char ret_name[NAME_MAX + 1]) {
+  size_t length = strlen(path);
+  while (length > 1 && path[length - 1] == '/')
+    path[--length] = '\0';
+  char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+  size_t size = strlen(name);
+  if (size == 0 || size > NAME_MAX)
+    return false;
+  memcpy(ret_name, name, size + 1);
+  memcpy(name, ".", 2);
+  return true;
+}
+
+bool purpose_is_to_make(const struct target *target, const char *folder,
+                        char ret_name[NAME_MAX + 1]) {
+  struct doing doing;
+  char path[PATH_MAX];
+  size_t index;
+  const struct trap *trap = doing_read(target, &doing) < 0 ? NULL : find_maker(&doing, &index);
+  if (!trap || target_read_path(target, doing.arguments[trap->at[index].path], path) < 0 ||
+      !cut_name(path, ret_name))
+    return false;
+  int base = trap->at[index].base;
+  base = base == TRAP_CWD ? AT_FDCWD : (int)doing.arguments[base];
+  return doing_leads_to(&doing, base, path, folder);
 }
 
 enum purpose purpose_of(const struct target *target, const char *path, bool folder, int *ret_mask) {

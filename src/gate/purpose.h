@@ -2,6 +2,8 @@
  * for some calls that is all that it ever asks. */
 #pragma once
 
+#include <limits.h>
+
 #include "gate/target.h"
 
 enum purpose {
@@ -16,3 +18,7 @@ enum purpose {
 /* `path` is the object's; `ret_mask`: what a TEST is for (R_OK …). A folder may only be on the way
  * of the call; W_OK is told of one where it ends, and not of others. */
 enum purpose purpose_of(const struct target *target, const char *path, bool folder, int *ret_mask);
+
+/* Is it about to make a name in this folder, if there is none? */
+bool purpose_is_to_make(const struct target *target, const char *folder,
+                        char ret_name[NAME_MAX + 1]);

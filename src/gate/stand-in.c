@@ -54,12 +54,14 @@ struct task {
   enum stand_in_return how;
 };
 
-static char message[MESSAGE_LIMIT];
+static char *message; /* of MESSAGE_LIMIT; only who sends has one */
 static size_t message_size;
 
 static int fetch_piece(const struct task *task, uint64_t address, uint64_t size) {
-  if (size > sizeof message - message_size)
+  if (size > MESSAGE_LIMIT - message_size)
     return -EMSGSIZE;
+  if (!message)
+    message = xcalloc(1, MESSAGE_LIMIT);
   int result = target_read(&task->call->target, address, message + message_size, size);
   message_size += size;
   return result;
@@ -256,8 +258,8 @@ static void begin_anew(const struct stand_in_call *call) {
     enum moved next = start_of(call, i, &base) ? move(call, i, base) : NOT_SENT;
     moved = next > moved ? next : moved;
   }
-  if (call->only_moved && moved != MOVED)
-    hand_back_value(call->target.thread, -EROFS);
+  if (call->unmoved_error && moved != MOVED)
+    hand_back_value(call->target.thread, -call->unmoved_error);
   else if (moved == NOT_SENT)
     hand_back_again(call->target.thread, call->arguments[0]);
   else

@@ -32,7 +32,7 @@ struct stand_in_call {
   const struct trap *trap;
   const char *mounted;
   uint64_t started[2]; /* the mounts that its paths start from (stand_in_note_start) */
-  bool only_moved;     /* if it does not start elsewhere then, it fails with EROFS */
+  int unmoved_error;   /* if it does not start elsewhere then, it fails with this; 0: it begins */
 };
 
 /* Descriptors and rights that go along with a message cannot be sent by another. */

@@ -75,6 +75,14 @@ static int read_proc(const struct target *target, const char *name, char **ret_t
   return file_read_at(AT_FDCWD, path, 64 << 10, ret_text, NULL);
 }
 
+bool target_read_name(const struct target *target, char ret_name[TARGET_NAME_SIZE]) {
+  _cleanup_free_ char *text = NULL;
+  if (read_proc(target, "comm", &text) < 0)
+    return false;
+  snprintf(ret_name, TARGET_NAME_SIZE, "%.*s", (int)strcspn(text, "\n"), text);
+  return true;
+}
+
 /* "4711 (name) S 1 2 3 4 5 FLAGS …": the name may hold anything, also parentheses. */
 bool target_is_ours(const struct target *target) {
   _cleanup_free_ char *text = NULL;

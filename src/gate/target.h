@@ -39,6 +39,10 @@ int target_open_folder(const struct target *target, int fd);
 /* The folder that a relative path starts from: a descriptor of it and its name in the session. */
 int target_folder(const struct target *target, int fd, int *ret_fd, char ret_path[PATH_MAX]);
 
+/* What it calls itself. False if it is gone. */
+#define TARGET_NAME_SIZE 64
+bool target_read_name(const struct target *target, char ret_name[TARGET_NAME_SIZE]);
+
 /* Its process; and process and thread by the numbers that they have inside. 0: not known. */
 pid_t target_process(const struct target *target);
 void target_inside(const struct target *target, pid_t *ret_process, pid_t *ret_thread);

@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <linux/audit.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/syscall.h>
 #include <sys/xattr.h>
 #include <unistd.h>
@@ -13,23 +14,27 @@
 #include "core/cleanup.h"
 #include "engine/caps.h"
 
-#if defined(__x86_64__)
-#define OWN AUDIT_ARCH_X86_64
-#elif defined(__aarch64__)
-#define OWN AUDIT_ARCH_AARCH64
+/* Linux 6.17; younger than the headers of most distributions. */
+#ifndef SYS_file_getattr
+#define SYS_file_getattr 468
 #endif
 
 typedef int tell(const struct call *call, int argument, int object, struct told *told);
 
-/* Who speaks to a socket writes to it, and no read-only mount forbids that. */
+/* AT_EACCESS: root would be asked about with all that it may have. */
+static int test_access(int object, int mode) {
+  return faccessat(object, "", mode, AT_EMPTY_PATH | AT_EACCESS) < 0 ? -errno : 0;
+}
+
+/* What is sent to a socket, a pipe or a device is not written there: no read-only mount forbids it.
+ */
 static int tell_access(const struct call *call, int argument, int object, struct told *told) {
   (void)told;
   int mode = (int)call->arguments[argument];
   struct stat status;
-  /* AT_EACCESS: root would be asked about with all that it may have. */
-  if (faccessat(object, "", mode, AT_EMPTY_PATH | AT_EACCESS) < 0 || fstat(object, &status) < 0)
+  if (test_access(object, mode) < 0 || fstat(object, &status) < 0)
     return -errno;
-  return mode & W_OK && !S_ISSOCK(status.st_mode) ? -EROFS : 0;
+  return mode & W_OK && (S_ISREG(status.st_mode) || S_ISDIR(status.st_mode)) ? -EROFS : 0;
 }
 
 static int tell_status(const struct call *call, int argument, int object, struct told *told) {
@@ -51,80 +56,204 @@ static int tell_space(const struct call *call, int argument, int object, struct 
   return fstatfs(object, &told->data.space) < 0 ? -errno : 0;
 }
 
-/* Links are walked without a question, so what was asked about is none. */
-static int tell_no_link(const struct call *call, int argument, int object, struct told *told) {
-  (void)call;
-  (void)argument;
-  (void)object;
-  (void)told;
-  return -EINVAL;
-}
-
-/* The value of an attribute, or with no name the names of all. */
-static int tell_attribute(const struct call *call, const char *name, int argument, int object,
-                          struct told *told) {
-  char path[64];
+/* Links are walked without a question; but see notify_serve_covered(). */
+static int tell_link(const struct call *call, int argument, int object, struct told *told) {
   size_t room = call->arguments[argument + 1];
-  if (room > sizeof told->data.bytes)
-    room = sizeof told->data.bytes;
-  snprintf(path, sizeof path, "/proc/self/fd/%d", object);
-  ssize_t length =
-      name ? getxattr(path, name, told->data.bytes, room) : listxattr(path, told->data.bytes, room);
-  if (length < 0)
-    return -errno;
-  told->value = length;
+  ssize_t length = readlinkat(object, "", told->data.bytes, PATH_MAX);
+  if (length < 0 || room == 0 || room > INT_MAX)
+    return -EINVAL;
+  told->value = (size_t)length < room ? length : (ssize_t)room;
   told->address = call->arguments[argument];
-  told->size = room ? (size_t)length : 0;
+  told->size = (size_t)told->value;
   return 0;
 }
 
-static int tell_value(const struct call *call, int argument, int object, struct told *told) {
+/* ---- extended attributes ---- */
+
+struct room {
+  uint64_t address;
+  size_t size;
+};
+
+/* The value of an attribute, or with no name the names of all. */
+static int tell_attribute(const char *name, struct room room, int object, struct told *told) {
+  char path[64];
+  size_t size = room.size > sizeof told->data.bytes ? sizeof told->data.bytes : room.size;
+  snprintf(path, sizeof path, "/proc/self/fd/%d", object);
+  ssize_t length =
+      name ? getxattr(path, name, told->data.bytes, size) : listxattr(path, told->data.bytes, size);
+  if (length < 0)
+    return -errno;
+  told->value = length;
+  told->address = room.address;
+  told->size = size ? (size_t)length : 0;
+  return 0;
+}
+
+static int tell_value_in(const struct call *call, int name_argument, struct room room, int object,
+                         struct told *told) {
   char name[PATH_MAX];
-  int result = target_read_path(&call->target, call->arguments[argument - 1], name);
-  return result < 0 ? result : tell_attribute(call, name, argument, object, told);
+  int result = target_read_path(&call->target, call->arguments[name_argument], name);
+  return result < 0 ? result : tell_attribute(name, room, object, told);
+}
+
+static int tell_value(const struct call *call, int argument, int object, struct told *told) {
+  const struct room room = {call->arguments[argument], call->arguments[argument + 1]};
+  return tell_value_in(call, argument - 1, room, object, told);
+}
+
+/* getxattrat(2), Linux 6.13, and younger than many headers: the room is told in a structure. */
+static int tell_value_at(const struct call *call, int argument, int object, struct told *told) {
+  struct {
+    uint64_t value;
+    uint32_t size, flags;
+  } arguments;
+  if (call->arguments[argument + 1] < sizeof arguments)
+    return -EINVAL;
+  int result = target_read(&call->target, call->arguments[argument], &arguments, sizeof arguments);
+  if (result < 0 || arguments.flags != 0)
+    return result < 0 ? result : -EINVAL;
+  const struct room room = {arguments.value, arguments.size};
+  return tell_value_in(call, argument - 1, room, object, told);
 }
 
 static int tell_names(const struct call *call, int argument, int object, struct told *told) {
-  return tell_attribute(call, NULL, argument, object, told);
+  const struct room room = {call->arguments[argument], call->arguments[argument + 1]};
+  return tell_attribute(NULL, room, object, told);
 }
 
-/* The kernel's structures are libc's on 64-bit machines; a 32-bit program's others are not. */
+/* file_getattr(2), Linux 6.17: the kernel says what its structure is. */
+static int tell_flags(const struct call *call, int argument, int object, struct told *told) {
+  char path[64];
+  size_t size = call->arguments[argument + 1];
+  if (size > sizeof told->data.bytes)
+    return -E2BIG;
+  memset(told->data.bytes, 0, size);
+  told->address = call->arguments[argument];
+  told->size = size;
+  snprintf(path, sizeof path, "/proc/self/fd/%d", object); /* it takes no descriptor to hold only */
+  return syscall(SYS_file_getattr, AT_FDCWD, path, told->data.bytes, size, 0) < 0 ? -errno : 0;
+}
+
+/* ---- to 32-bit programs ----
+ *
+ * The kernel's structures are libc's on 64-bit machines; these are not. */
+
+#define SECONDS(time) (uint32_t)(time).tv_sec, (uint32_t)(time).tv_nsec
+#define PADDED_SPACE  88 /* what C makes of the structure on arm; the kernel takes it, too */
+
+static int tell_small_status(const struct call *call, int argument, int object, struct told *told) {
+  struct stat status;
+  if (fstat(object, &status) < 0)
+    return -errno;
+  told->address = call->arguments[argument];
+  told->size = sizeof told->data.small_status;
+  told->data.small_status = (struct small_status){
+      .device = status.st_dev,
+      .short_inode = (uint32_t)status.st_ino,
+      .mode = status.st_mode,
+      .links = (uint32_t)status.st_nlink,
+      .user = status.st_uid,
+      .group = status.st_gid,
+      .special = status.st_rdev,
+      .size = (uint64_t)status.st_size,
+      .block_size = {(uint32_t)status.st_blksize},
+      .blocks = (uint64_t)status.st_blocks,
+      .times = {SECONDS(status.st_atim), SECONDS(status.st_mtim), SECONDS(status.st_ctim)},
+      .inode = status.st_ino,
+  };
+  return 0;
+}
+
+static bool fits(uint64_t count) {
+  return count <= UINT32_MAX || count == UINT64_MAX; /* which says that there is no number */
+}
+
+static int tell_small_space(const struct call *call, int argument, int object, struct told *told) {
+  struct statfs space;
+  if (fstatfs(object, &space) < 0)
+    return -errno;
+  if (!fits(space.f_blocks) || !fits(space.f_bfree) || !fits(space.f_bavail) ||
+      !fits(space.f_files) || !fits(space.f_ffree))
+    return -EOVERFLOW;
+  told->address = call->arguments[argument];
+  told->size = sizeof told->data.small_space;
+  told->data.small_space = (struct small_space){
+      .type = (uint32_t)space.f_type,
+      .block_size = (uint32_t)space.f_bsize,
+      .blocks = {(uint32_t)space.f_blocks, (uint32_t)space.f_bfree, (uint32_t)space.f_bavail},
+      .files = {(uint32_t)space.f_files, (uint32_t)space.f_ffree},
+      .id = {space.f_fsid.__val[0], space.f_fsid.__val[1]},
+      .name_length = (uint32_t)space.f_namelen,
+      .fragment_size = (uint32_t)space.f_frsize,
+      .flags = (uint32_t)space.f_flags,
+  };
+  return 0;
+}
+
+/* statfs64(path, size, …): what the caller takes the structure for has to be right. */
+static int tell_middle_space(const struct call *call, int argument, int object, struct told *told) {
+  struct statfs space;
+  uint32_t size = (uint32_t)call->arguments[argument - 1];
+  if (size != sizeof told->data.middle_space &&
+      !(call->trap->architecture == AUDIT_ARCH_ARM && size == PADDED_SPACE))
+    return -EINVAL;
+  if (fstatfs(object, &space) < 0)
+    return -errno;
+  told->address = call->arguments[argument];
+  told->size = sizeof told->data.middle_space;
+  told->data.middle_space = (struct middle_space){
+      .type = (uint32_t)space.f_type,
+      .block_size = (uint32_t)space.f_bsize,
+      .blocks = {space.f_blocks, space.f_bfree, space.f_bavail},
+      .files = {space.f_files, space.f_ffree},
+      .id = {space.f_fsid.__val[0], space.f_fsid.__val[1]},
+      .name_length = (uint32_t)space.f_namelen,
+      .fragment_size = (uint32_t)space.f_frsize,
+      .flags = (uint32_t)space.f_flags,
+  };
+  return 0;
+}
+
+/* ---- which of them ---- */
+
+enum { SMALL = 1, LARGE = 2, BOTH = SMALL | LARGE }; /* words of the program: 32 or 64 bits */
+
+/* Every call of traps.def that looks, but for stat in the forms that are older than stat64. */
 static const struct {
-  uint32_t architecture;
-  int number;
+  const char *name;
   tell *tell;
   int argument; /* where the answer goes, or what is asked for */
+  unsigned words;
 } tellings[] = {
-    {OWN, SYS_newfstatat, tell_status, 2},    {OWN, SYS_statx, tell_extended, 4},
-    {OWN, SYS_faccessat, tell_access, 2},     {OWN, SYS_faccessat2, tell_access, 2},
-    {OWN, SYS_statfs, tell_space, 1},         {OWN, SYS_readlinkat, tell_no_link, 0},
-    {OWN, SYS_getxattr, tell_value, 2},       {OWN, SYS_lgetxattr, tell_value, 2},
-    {OWN, SYS_listxattr, tell_names, 1},      {OWN, SYS_llistxattr, tell_names, 1},
-#ifdef __x86_64__
-    {OWN, SYS_stat, tell_status, 1},          {OWN, SYS_lstat, tell_status, 1},
-    {OWN, SYS_access, tell_access, 1},        {OWN, SYS_readlink, tell_no_link, 0},
-    {AUDIT_ARCH_I386, 33, tell_access, 1},    /* access */
-    {AUDIT_ARCH_I386, 85, tell_no_link, 0},   /* readlink */
-    {AUDIT_ARCH_I386, 229, tell_value, 2},    /* getxattr */
-    {AUDIT_ARCH_I386, 232, tell_names, 1},    /* listxattr */
-    {AUDIT_ARCH_I386, 307, tell_access, 2},   /* faccessat */
-    {AUDIT_ARCH_I386, 383, tell_extended, 4}, /* statx */
-    {AUDIT_ARCH_I386, 439, tell_access, 2},   /* faccessat2 */
-#elif defined(__aarch64__)
-    {AUDIT_ARCH_ARM, 33, tell_access, 1},    /* access */
-    {AUDIT_ARCH_ARM, 85, tell_no_link, 0},   /* readlink */
-    {AUDIT_ARCH_ARM, 229, tell_value, 2},    /* getxattr */
-    {AUDIT_ARCH_ARM, 232, tell_names, 1},    /* listxattr */
-    {AUDIT_ARCH_ARM, 334, tell_access, 2},   /* faccessat */
-    {AUDIT_ARCH_ARM, 397, tell_extended, 4}, /* statx */
-    {AUDIT_ARCH_ARM, 439, tell_access, 2},   /* faccessat2 */
-#endif
+    {"access", tell_access, 1, BOTH},
+    {"faccessat", tell_access, 2, BOTH},
+    {"faccessat2", tell_access, 2, BOTH},
+    {"file_getattr", tell_flags, 2, BOTH},
+    {"fstatat64", tell_small_status, 2, SMALL},
+    {"getxattr", tell_value, 2, BOTH},
+    {"getxattrat", tell_value_at, 4, BOTH},
+    {"lgetxattr", tell_value, 2, BOTH},
+    {"listxattr", tell_names, 1, BOTH},
+    {"listxattrat", tell_names, 3, BOTH},
+    {"llistxattr", tell_names, 1, BOTH},
+    {"lstat", tell_status, 1, LARGE},
+    {"lstat64", tell_small_status, 1, SMALL},
+    {"newfstatat", tell_status, 2, LARGE},
+    {"readlink", tell_link, 1, BOTH},
+    {"readlinkat", tell_link, 2, BOTH},
+    {"stat", tell_status, 1, LARGE},
+    {"stat64", tell_small_status, 1, SMALL},
+    {"statfs", tell_space, 1, LARGE},
+    {"statfs", tell_small_space, 1, SMALL},
+    {"statfs64", tell_middle_space, 2, SMALL},
+    {"statx", tell_extended, 4, BOTH},
 };
 
 static tell *find(const struct call *call, int *ret_argument) {
+  unsigned words = call->trap->architecture & __AUDIT_ARCH_64BIT ? LARGE : SMALL;
   for (size_t i = 0; i < ARRAY_SIZE(tellings); i++) {
-    if (tellings[i].number == call->trap->number &&
-        tellings[i].architecture == call->trap->architecture) {
+    if (tellings[i].words & words && strcmp(tellings[i].name, call->trap->name) == 0) {
       *ret_argument = tellings[i].argument;
       return tellings[i].tell;
     }
@@ -145,7 +274,13 @@ int tell_call(const struct call *call, int object, struct told *ret_told) {
   return result;
 }
 
+int tell_rights(const struct call *call, int object) {
+  uint64_t rights = caps_lay_down();
+  int result = test_access(object, (int)call->arguments[call->trap->at[0].path + 1]);
+  caps_take_up(rights);
+  return result;
+}
+
 bool tell_is_of_space(const struct call *call) {
-  int argument;
-  return find(call, &argument) == tell_space;
+  return strcmp(call->trap->name, "statfs") == 0 || strcmp(call->trap->name, "statfs64") == 0;
 }

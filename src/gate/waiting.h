@@ -33,8 +33,11 @@ struct grant_job {
   char *path;
   struct strv kept, masks;
   struct waiting *waiting;
+  struct access_request *away; /* who was sent away for it, each with a path of its own */
+  size_t away_count;
   unsigned attempts;
   bool sent, ready;  /* ready: only the mounting is left */
+  bool announced;    /* it was ready once, perhaps by a broker that died: who walks there waits */
   uint64_t since_ns; /* it is sent, or ready, or whoever was in the way had to go */
   bool revoked;      /* since it was asked for: what it mounts is taken away again */
 };
@@ -118,9 +121,11 @@ bool gate_lists_freely(const struct gate *gate, const char *path);
 /* Is this in a mount that was granted for reading, and may writing be asked for? */
 bool gate_may_become_writable(const struct gate *gate, const char *path);
 
-/* Is a mount of this path under way? Is only the mounting left? */
+/* Is a mount of this path under way? */
 bool gate_is_granting(const struct gate *gate, const char *path);
-bool gate_is_mounting(const struct gate *gate, const char *path);
+
+/* What is being mounted, so that nobody may hold a lock on it; or NULL. */
+const char *gate_mounting(const struct gate *gate);
 
 /* Is this allowed without a question, once something touches it? */
 bool gate_is_touchable(struct gate *gate, const char *path);
@@ -161,11 +166,11 @@ void gate_renew(struct gate *gate, const char *path);
  * gate serves nobody else meanwhile. */
 #define GRANT_ENTRY_LIMIT 50000
 
-/* Adds the names in a folder by which hidden files could be read. False: it is too large to know.
- */
-bool second_names_find(const struct strv *hidden, const char *folder, struct strv *ret_names);
+/* Is it a native mount, or in one? */
+bool gate_is_mounted(const struct gate *gate, const char *path);
 
-/* What was granted for writing and covers the path, or NULL. */
+/* What was granted, or granted for writing, and covers the path; or NULL. */
+const char *gate_granted_mount(const struct gate *gate, const char *path);
 const char *gate_writable_mount(const struct gate *gate, const char *path);
 
 /* Is it in something that was granted? Who comes to FUSE all the same starts from below the mount,

@@ -15,6 +15,7 @@
 #include "core/cleanup.h"
 #include "core/path.h"
 #include "gate/automount.h"
+#include "plan/distant.h"
 
 #define LINK_LIMIT 40       /* the kernel's */
 #define STEP_LIMIT PATH_MAX /* twice what a path without links can have; with them it is 60,000 */
@@ -50,6 +51,7 @@ struct walk {
   int here;               /* the same in the view, or -1: it is not there */
   bool native;            /* it is mounted in the view */
   bool automounts;        /* the host has such folders */
+  bool distant;           /* it has file systems that wait for a server */
   char rest[2 * PATH_MAX];
   char *next; /* in rest */
   int links, steps;
@@ -240,6 +242,9 @@ static int step(struct walk *walk, const char *name, size_t length) {
   if (size >= (int)sizeof path)
     return -ENAMETOOLONG;
   memcpy(here, name, length);
+  int answers = walk->distant ? distant_answers(path) : 0;
+  if (answers < 0)
+    return answers;
   bool waits = walk->automounts && walk->here >= 0 && automount_waits(walk->here, path);
   _cleanup_close_ int seen = walk->here < 0 || waits ? -1 : walk_open(walk->here, here);
   if (seen >= 0 && fstat(seen, &status) == 0 && status.st_dev != walk->walker->empty)
@@ -288,9 +293,14 @@ int walk_path(const struct walker *walker, const struct walk_request *request,
                       .request = request,
                       .found = ret_found,
                       .here = -1,
-                      .automounts = automount_exists()};
+                      .automounts = automount_exists(),
+                      .distant = distant_exists()};
+  const char *start = request->path[0] == '/' ? request->top : request->start;
   *ret_found = FOUND_NONE;
-  go_to(&walk, request->path[0] == '/' ? request->top : request->start);
+  int answers = walk.distant ? distant_answers(start) : 0;
+  if (answers < 0)
+    return answers;
+  go_to(&walk, start);
   snprintf(walk.rest, sizeof walk.rest, "%s", request->path);
   walk.next = walk.rest;
   int result = walk_on(&walk);

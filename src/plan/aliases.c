@@ -10,8 +10,7 @@
 #include "core/path.h"
 #include "plan/mounts.h"
 
-/* The mount that shows a path: the longest mount point above it, the newest if stacked. */
-static const struct mount_entry *mount_of(const struct mount_table *table, const char *path) {
+const struct mount_entry *mount_of(const struct mount_table *table, const char *path) {
   const struct mount_entry *best = NULL;
   for (size_t i = 0; i < table->count; i++) {
     const struct mount_entry *entry = &table->entries[i];

@@ -134,7 +134,8 @@ static int refuse_unsupported(const struct policy *policy, struct sb_error *erro
     const char *feature, *fix;
   } features[] = {
       {policy->containers, "containers inside the sandbox", "remove containers: true"},
-      {policy->vm.enabled || policy->vm.kvm, "virtual machines inside the sandbox", "remove vm"},
+      {policy->vm.enabled || policy->vm.kvm, "virtual machines inside the sandbox",
+       "remove vm.enabled and vm.kvm; to run the command itself in one: backend: vm"},
   };
   for (size_t i = 0; i < ARRAY_SIZE(features); i++) {
     if (!features[i].asked)
@@ -190,7 +191,8 @@ static void plan_settings(struct compiler *compiler) {
   plan->weaker_nested = compiler->policy->weaker_nested;
   plan->seccomp.debug = compiler->policy->debug;
   plan->no_listening = !compiler->policy->network.allow_local_binding;
-  plan->unix_datagrams = compiler->policy->network.unix_datagrams;
+  /* The gate is asked about those that name their receiver in memory. */
+  plan->unix_datagrams = compiler->dynamic || compiler->policy->network.unix_datagrams;
   plan->network.mode = compiler->policy->network.mode;
   plan->network.driver = net_driver_find(compiler->policy->network.driver);
   STRV_FOREACH (port, &compiler->policy->network.publish)
@@ -198,7 +200,7 @@ static void plan_settings(struct compiler *compiler) {
   plan->ask_writes = compiler->policy->ask_writes;
   plan->gate = compiler->dynamic ? compiler->request->gate : GATE_NONE;
   plan->seccomp.waits = plan->gate == GATE_NOTIFY ? WAIT_PATHS : WAIT_NOTHING;
-  plan->guards_sockets = !compiler->dynamic && !request->for_backend;
+  plan->guards_sockets = !request->for_backend;
   plan->landlock = landlock_plan_new(landlock_abi());
   /* The gate refuses writes itself, and says so; and Landlock cannot be widened later. It still
    * holds what was opened outside, which is not below the session's root. */

@@ -13,9 +13,12 @@
 #include "plan/compile.h"
 #include "plan/inodes.h"
 #include "plan/kept.h"
+#include "plan/second-names.h"
 #include "plan/walk.h"
 #include "policy/glob.h"
 #include "policy/globset.h"
+
+#define SECOND_NAME "a second name of a hidden file"
 
 /* All globs that start from one folder. */
 struct group {
@@ -139,7 +142,7 @@ static void note_hard_link(struct group *group, const char *relative) {
   struct stat status;
   char *path = path_join(group->folder, relative);
   if (lstat(path, &status) == 0 && S_ISREG(status.st_mode) && status.st_nlink > 1)
-    found_add(&group->compiler->hidden, path, NULL, "a second name of a hidden file");
+    found_add(&group->compiler->hidden, path, NULL, SECOND_NAME);
   else
     free(path);
 }
@@ -310,14 +313,34 @@ static void groups_clear(struct groups *groups) {
   free(groups->items);
 }
 
-/* The files behind the hidden names found so far, for the walk to recognise by inode. */
-static void collect_secrets(const struct compiler *compiler, struct inode_set *secrets) {
+/* The files behind the hidden names found so far, for the walk to recognise by inode; and those
+ * that it could not, being elsewhere. */
+static void collect_secrets(const struct compiler *compiler, struct inode_set *secrets,
+                            struct strv *ret_elsewhere) {
   struct stat status;
   if (stat(compiler->host->project, &status) < 0)
     return;
   secrets->device = status.st_dev;
-  for (size_t i = 0; i < compiler->hidden.count; i++)
-    inode_set_add_tree(secrets, compiler->hidden.items[i].path);
+  for (size_t i = 0; i < compiler->hidden.count; i++) {
+    const char *path = compiler->hidden.items[i].path;
+    if (!inode_set_add_tree(secrets, path))
+      strv_add(ret_elsewhere, path);
+  }
+}
+
+/* What a walk finds it cannot recognise by the names that it saw before. */
+static void hide_second_names(const struct group *group, const struct strv *hidden) {
+  struct compiler *compiler = group->compiler;
+  if (!group->hides || is_out_of_place(group))
+    return;
+  const struct second_names request = {
+      .hidden = hidden, .mounts = &compiler->mounts, .max_depth = group->max_depth};
+  _cleanup_strv_ struct strv names = {0};
+  (void)second_names_find(&request, group->folder, &names);
+  STRV_FOREACH (name, &names) {
+    if (!compile_covered(hidden, *name))
+      found_add(&compiler->hidden, xstrdup(*name), NULL, SECOND_NAME);
+  }
 }
 
 int compile_globs(struct compiler *compiler, struct sb_error *error) {
@@ -329,10 +352,16 @@ int compile_globs(struct compiler *compiler, struct sb_error *error) {
       group_add(&groups, compiler, rule);
   }
   struct inode_set secrets = {0};
-  collect_secrets(compiler, &secrets);
+  _cleanup_strv_ struct strv unrecognised = {0};
+  size_t known = compiler->hidden.count;
+  collect_secrets(compiler, &secrets, &unrecognised);
   clock_gettime(CLOCK_REALTIME, &compiler->plan->walked.at);
   for (size_t i = 0; result == 0 && i < groups.count; i++)
     result = walk_group(&groups.items[i], &secrets, error);
+  for (size_t i = known; i < compiler->hidden.count; i++)
+    strv_add(&unrecognised, compiler->hidden.items[i].path);
+  for (size_t i = 0; result == 0 && i < groups.count; i++)
+    hide_second_names(&groups.items[i], &unrecognised);
   if (result == 0)
     result = hide_what_is_too_deep(compiler, error);
   inode_set_clear(&secrets);

@@ -54,16 +54,18 @@ static bool visit(void *context, const struct walk_entry *entry) {
   return true;
 }
 
-void inode_set_add_tree(struct inode_set *set, const char *path) {
+bool inode_set_add_tree(struct inode_set *set, const char *path) {
   struct stat status;
-  if (lstat(path, &status) < 0 || status.st_dev != set->device)
-    return;
-  if (!S_ISDIR(status.st_mode)) {
-    add(set, status.st_ino);
-    return;
-  }
   struct tree tree = {.set = set};
-  walk_folder(path, 2, visit, &tree);
+  if (lstat(path, &status) < 0)
+    return true;
+  if (status.st_dev != set->device)
+    return false;
+  if (S_ISDIR(status.st_mode))
+    walk_folder(path, 2, visit, &tree);
+  else
+    add(set, status.st_ino);
+  return true;
 }
 
 struct linked {
@@ -106,7 +108,7 @@ bool inode_is_hidden(const struct strv *hidden, const struct stat *status) {
     return false;
   struct inode_set set = {.device = status->st_dev};
   STRV_FOREACH (path, hidden)
-    inode_set_add_tree(&set, *path);
+    (void)inode_set_add_tree(&set, *path);
   bool contained = inode_set_contains(&set, status->st_ino);
   inode_set_clear(&set);
   return contained;

@@ -16,8 +16,9 @@ struct inode_set {
 };
 
 /* Adds the file, or the files up to two levels below the folder, if they are on the device and not
- * too many: a browser profile has thousands, and they are not what people link to. */
-void inode_set_add_tree(struct inode_set *set, const char *path);
+ * too many: a browser profile has thousands, and they are not what people link to. False
+ * if it is on another one. */
+bool inode_set_add_tree(struct inode_set *set, const char *path);
 
 /* The same, but only files that have a second name somewhere. */
 void inode_set_add_linked(struct inode_set *set, const char *path);

@@ -1,6 +1,5 @@
 /* Hidden objects: masked in place, under every name a mount gives them, unless something below them
  * is allowed: then the mask has holes for exactly that. */
-#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,8 +9,11 @@
 
 #include "core/alloc.h"
 #include "core/cleanup.h"
+#include "core/escape.h"
 #include "core/path.h"
 #include "plan/compile.h"
+#include "plan/distant.h"
+#include "plan/host-mounts.h"
 
 /* The folder that the caller stands in must not vanish, unless as a hole in the mask. */
 static bool would_hide_cwd(const struct compiler *compiler, const char *path) {
@@ -80,6 +82,37 @@ static void find_hidden(struct compiler *compiler, const struct rule *rule) {
     found_add(&compiler->hidden, steal_pointer(path), rule, NULL);
 }
 
+/* ---- whether what is looked for can be looked for ---- */
+
+static int fail_silent(const char *path, struct sb_error *error) {
+  _cleanup_free_ char *point = distant_take_news(), *shown = escape_string(point ? point : path);
+  sb_fail(error, SB_CODE_SYSTEM, ETIMEDOUT, "looking at '%s'", shown);
+  return sb_hint(error, "the server of this file system does not answer, and nobody knows what is "
+                        "to be hidden there: wait for it, or unmount it (umount -l)");
+}
+
+static bool has_distant(const struct mount_table *mounts) {
+  for (size_t i = 0; i < mounts->count; i++) {
+    if (mount_is_distant(&mounts->entries[i]))
+      return true;
+  }
+  return false;
+}
+
+/* Of what an answer allowed, nothing is looked at before it is used. */
+static int need_answers(const struct compiler *compiler, struct sb_error *error) {
+  if (!has_distant(&compiler->mounts))
+    return 0;
+  if (distant_reads_tree(compiler->host->project) < 0)
+    return fail_silent(compiler->host->project, error);
+  for (size_t i = 0; i < compiler->policy->rule_count; i++) {
+    const struct rule *rule = &compiler->policy->rules[i];
+    if (!rule->is_glob && !rule->granted && distant_answers(rule->pattern) < 0)
+      return fail_silent(rule->pattern, error);
+  }
+  return 0;
+}
+
 int compile_hidden(struct compiler *compiler, struct sb_error *error) {
   /* Early: the kernel lets nobody mount while it lists mounts, and init is about to (0.1 ms). */
   int result = mount_table_load(&compiler->mounts);
@@ -87,6 +120,8 @@ int compile_hidden(struct compiler *compiler, struct sb_error *error) {
     sb_fail(error, SB_CODE_SYSTEM, -result, "reading '/proc/self/mountinfo'");
     return sb_hint(error, "without it nobody knows where else a secret can be seen: mount /proc");
   }
+  if (need_answers(compiler, error) < 0)
+    return -1;
   hide_runtime_folder(compiler);
   if (compiler->host->home)
     listings_read(&compiler->names, compiler->host->home); /* most of the secrets would be there */

@@ -22,5 +22,9 @@ int mount_table_load(struct mount_table *ret_table);
 void mount_table_clear(struct mount_table *table);
 #define _cleanup_mounts_ __attribute__((cleanup(mount_table_clear)))
 
+/* The mount that shows a path: the longest mount point above it, the newest if stacked; or NULL.
+ * Pure. */
+const struct mount_entry *mount_of(const struct mount_table *table, const char *path);
+
 /* The other paths at which mounts show the object at `path`, or something inside it. Pure. */
 void mount_aliases(const struct mount_table *table, const char *path, struct strv *ret_aliases);

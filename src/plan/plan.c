@@ -38,7 +38,7 @@ static const struct {
     [OPERATION_MASK] = {"mask", "hiding"},
 };
 
-const char *operation_name(enum operation_kind kind) {
+static const char *operation_name(enum operation_kind kind) {
   return kinds[kind].name;
 }
 

@@ -102,9 +102,9 @@ struct plan {
   bool weaker_nested; /* without a /proc of its own the session may start all the same */
 
   struct seccomp_variant seccomp;
-  bool no_listening;   /* network.allow_local_binding: false */
-  bool guards_sockets; /* static mode: connect(2) is done by the connector (engine/connector.h) */
-  bool unix_datagrams; /* network.unix_datagrams: such sockets may be made all the same */
+  bool no_listening;           /* network.allow_local_binding: false */
+  bool guards_sockets;         /* connect(2) is done by the connector (engine/connector.h) */
+  bool unix_datagrams;         /* network.unix_datagrams: such sockets may be made all the same */
   struct plan_socket *sockets; /* of the host, which policy allows to connect to */
   size_t socket_count;
   struct landlock_plan landlock;
@@ -197,7 +197,6 @@ void plan_find_executables(const struct strv *environment, const char *command,
 void plan_set_variable(struct strv *environment, const char *name, const char *value);
 
 void operation_clear(struct operation *operation);
-const char *operation_name(enum operation_kind kind);
 /* What we were doing, for an error message: "masking the secret" … */
 const char *operation_doing(enum operation_kind kind);
 

@@ -118,6 +118,16 @@ static const struct rule *guard_of(const struct policy *policy, const char *path
   return written ? written : guard;
 }
 
+const struct rule *policy_find_list(const struct policy *policy, const char *path) {
+  const struct rule *found = NULL;
+  for (size_t i = 0; i < policy->rule_count; i++) {
+    const struct rule *rule = &policy->rules[i];
+    if (rule->kind == RULE_LIST && (!found || found->granted) && strcmp(rule->pattern, path) == 0)
+      found = rule;
+  }
+  return found;
+}
+
 bool policy_is_unprotected(const struct policy *policy, const char *path) {
   const struct rule *guard = guard_of(policy, path);
   return guard && guard->kind == RULE_UNPROTECT;

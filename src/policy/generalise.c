@@ -38,7 +38,7 @@ static bool is_listed_as_broad(const struct policy_context *context, const char 
   return false;
 }
 
-static bool is_too_broad(const struct policy_context *context, const char *folder) {
+bool policy_is_too_broad(const struct policy_context *context, const char *folder) {
   _cleanup_free_ char *parent = path_parent(folder);
   return path_depth(folder) < 2 || holds_home(folder, context->home) ||
          holds_home(folder, context->account_home) || strcmp(parent, "/home") == 0 ||
@@ -137,7 +137,7 @@ static void visit(struct tree *tree, size_t first, size_t end, size_t length) {
   bool named = tree->sorted[first]->path[length] == '\0', listed = false;
   for (; first < end && tree->sorted[first]->path[length] == '\0'; first++)
     listed |= tree->sorted[first]->folder;
-  bool broad = (listed || first < end) && is_too_broad(tree->context, folder);
+  bool broad = (listed || first < end) && policy_is_too_broad(tree->context, folder);
   if (listed && broad)
     strv_add(&tree->proposal->too_broad, folder);
   visit_entries(tree, first, end, length);
@@ -240,7 +240,8 @@ static void append_remarks(struct text *text, const struct proposal *proposal,
   STRV_FOREACH (folder, &proposal->too_broad) {
     text_append(text, "#   ");
     escape_append(text, *folder, strlen(*folder));
-    text_append(text, ": listed, but too much to allow as a whole\n");
+    text_append(text,
+                ": listed, but too much to allow as a whole; its names alone: filesystem.list\n");
   }
   STRV_FOREACH (remark, remarks) {
     text_append(text, "#   ");

@@ -5,6 +5,10 @@
 
 #include "policy/policy.h"
 
+/* True for "/" and what is directly below it, home folders, what is above them, and folders that
+ * many programs keep their things in: nobody means all of that. */
+bool policy_is_too_broad(const struct policy_context *context, const char *folder);
+
 struct observed {
   const char *path; /* canonical */
   bool folder;      /* the folder itself was listed, so it is needed as a whole */

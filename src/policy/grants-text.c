@@ -31,6 +31,10 @@ void grant_list_clear(struct grant_list *list) {
   *list = (struct grant_list){0};
 }
 
+const char *grant_access(const struct grant *grant) {
+  return grant->names ? "list" : grant->writable ? "write" : "read";
+}
+
 /* ---- reading ---- */
 
 struct reading {
@@ -70,9 +74,10 @@ static int read_decision(const struct reading *reading, const struct node *node,
 static int read_access(const struct reading *reading, const struct node *node,
                        struct grant *grant) {
   grant->writable = strcmp(node->text, "write") == 0;
-  return grant->writable || strcmp(node->text, "read") == 0
+  grant->names = strcmp(node->text, "list") == 0;
+  return strcmp(node->text, grant_access(grant)) == 0
              ? 0
-             : fail_value(reading, node, "access", "read or write");
+             : fail_value(reading, node, "access", "read, write or list");
 }
 
 static int take_path(const struct reading *reading, const struct node *node, char *path,
@@ -189,8 +194,10 @@ static int check_grant(const struct reading *reading, const struct node *node,
     return fail_at(reading, node, "the grant has neither a path nor a host");
   if (grant->path && grant->port)
     return fail_at(reading, node, "a path has no port");
-  if (grant->host && grant->writable)
+  if (grant->host && (grant->writable || grant->names))
     return fail_at(reading, node, "a host has no access");
+  if (grant->names && !grant->allow)
+    return fail_at(reading, node, "that names are listed is allowed for good, or not at all");
   return 0;
 }
 
@@ -319,7 +326,7 @@ static void append_grant(struct text *text, const struct grant *grant) {
   text_appendf(text, "  - decision: %s\n", grant->allow ? "allow" : "deny");
   if (grant->path) {
     append_path(text, grant->path);
-    text_appendf(text, "    access: %s\n", grant->writable ? "write" : "read");
+    text_appendf(text, "    access: %s\n", grant_access(grant));
   }
   append_pair(text, "host", grant->host);
   if (grant->port)

@@ -87,20 +87,14 @@ static const char *project_of(const struct policy_context *context, enum grant_s
   return scope == SCOPE_PROJECT ? context->project : NULL;
 }
 
-/* Of anything else that cannot be read it is not known what it denies: also of a link that leads
- * nowhere. */
-static bool is_absent(const char *file) {
-  struct stat status;
-  return lstat(file, &status) < 0 && (errno == ENOENT || errno == ENOTDIR);
-}
-
 static int read_list(const struct policy_context *context, enum grant_scope scope, const char *file,
                      struct grant_list *ret_list, struct sb_error *error) {
   _cleanup_free_ char *data = NULL;
   size_t length = 0;
+  int found = policy_probe(file, error);
+  if (found <= 0)
+    return found;
   int result = file_read_at(AT_FDCWD, file, POLICY_FILE_MAX, &data, &length);
-  if (result < 0 && is_absent(file))
-    return 0;
   if (result < 0) {
     _cleanup_free_ char *shown = escape_string(file);
     sb_fail(error, SB_CODE_POLICY, -result, "reading %s", shown);
@@ -367,7 +361,9 @@ static int apply_path(struct policy *policy, const struct policy_context *contex
                       struct sb_error *error) {
   _cleanup_free_ char *why = why_granted(grant), *visible = escape_string(why);
   _cleanup_free_ char *pattern = policy_escape_path(grant->path);
-  struct rule rule = {.kind = grant->writable ? RULE_WRITE : RULE_READ,
+  struct rule rule = {.kind = grant->names      ? RULE_LIST
+                              : grant->writable ? RULE_WRITE
+                                                : RULE_READ,
                       .origin = *origin,
                       .granted = grant->allow,
                       .why = arena_strdup(&policy->strings, visible)};
@@ -392,7 +388,7 @@ int grants_apply(struct policy *policy, const struct policy_context *context,
                  enum grant_scope scope, struct sb_error *error) {
   _cleanup_grants_ struct grant_list list = {0};
   _cleanup_free_ char *file = grants_file(context, scope);
-  if (!file || is_absent(file))
+  if (!file)
     return 0;
   if (read_list(context, scope, file, &list, error) < 0)
     return -1;
@@ -446,7 +442,7 @@ json_t *grant_to_json(const struct grant *grant) {
   json_set_string(object, "decision", grant->allow ? "allow" : "deny");
   if (grant->path) {
     json_set_path(object, "path", grant->path);
-    json_set_string(object, "access", grant->writable ? "write" : "read");
+    json_set_string(object, "access", grant_access(grant));
   } else {
     json_set_string(object, "host", grant->host);
     json_object_set_new(object, "port", grant->port ? json_integer(grant->port) : json_null());
@@ -461,7 +457,8 @@ char *grant_describe(const struct grant *grant) {
   const char *decision = grant->allow ? "allow" : "deny";
   if (grant->path) {
     _cleanup_free_ char *path = escape_string(grant->path);
-    return xasprintf("%s %s %s", decision, grant->writable ? "write" : "read", path);
+    return xasprintf("%s %s %s%s", decision, grant_access(grant), path,
+                     grant->names ? " (its names, nothing else)" : "");
   }
   _cleanup_free_ char *pattern = host_pattern(grant), *host = escape_string(pattern);
   return xasprintf("%s connect %s", decision, host);

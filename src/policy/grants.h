@@ -17,6 +17,7 @@ struct grant {
   enum access_subject subject;
   bool allow; /* false: "deny always" */
   bool writable;
+  bool names;            /* allow: the names in the folder, and nothing else */
   char *path;            /* file: a tree or an object, canonical */
   char *host;            /* network */
   uint16_t port;         /* 0: every port */
@@ -55,6 +56,9 @@ bool grant_host_is(const char *host, unsigned port, const char *name);
 
 /* The host of such a name. New string. */
 char *grant_host_of(const char *name);
+
+/* "read", "write" or "list". */
+const char *grant_access(const struct grant *grant);
 
 /* "allow read /opt/sdk", "deny example.org:443", escaped. New string. */
 char *grant_describe(const struct grant *grant);

@@ -92,6 +92,7 @@ const char *policy_store_name(enum policy_store store) {
 const char *rule_kind_name(enum rule_kind kind) {
   static const char *const names[RULE_KIND_COUNT] = {
       [RULE_READ] = "read", [RULE_WRITE] = "write",     [RULE_OVERLAY] = "overlay",
-      [RULE_HIDE] = "hide", [RULE_PROTECT] = "protect", [RULE_UNPROTECT] = "unprotect"};
+      [RULE_HIDE] = "hide", [RULE_PROTECT] = "protect", [RULE_UNPROTECT] = "unprotect",
+      [RULE_LIST] = "list"};
   return kind < RULE_KIND_COUNT ? names[kind] : "unknown";
 }

@@ -33,6 +33,7 @@ enum rule_kind {
   RULE_HIDE,      /* never readable, never asked */
   RULE_PROTECT,   /* readable, never writable, not creatable, inside a writable place */
   RULE_UNPROTECT, /* takes a built-in protected name back */
+  RULE_LIST,      /* the names in this one folder, and nothing else */
   RULE_KIND_COUNT
 };
 
@@ -188,6 +189,10 @@ struct decision {
  * mode a file outside the project that is called like a secret is asked about as one, even if an
  * answer that was kept allows the folder around it. Never allocates. */
 struct decision policy_decide(const struct policy *policy, const char *path, enum access access);
+
+/* The rule by which the names in this very folder may be listed (RULE_LIST), or NULL; rather one
+ * that nobody can take back. What is hidden stays so: policy_decide comes first. */
+const struct rule *policy_find_list(const struct policy *policy, const char *path);
 
 /* Is this a name that is protected by default, or was, and that somebody has taken back? */
 bool policy_is_unprotected(const struct policy *policy, const char *path);

@@ -75,7 +75,7 @@ static char *resolve_glob(const char *pattern) {
 }
 
 static bool gives_access(enum rule_kind kind) {
-  return kind == RULE_READ || kind == RULE_WRITE || kind == RULE_OVERLAY;
+  return kind == RULE_READ || kind == RULE_WRITE || kind == RULE_OVERLAY || kind == RULE_LIST;
 }
 
 /* A name inside the project may be a link that an earlier workload or the repository planted: what
@@ -123,8 +123,15 @@ static void protect_matches(struct policy *policy, const char *pattern) {
                                 .why = name->why});
 }
 
+static int fail_listed(struct sb_error *error) {
+  sb_fail(error, SB_CODE_POLICY, 0, "only a folder by its name can be listed, not a pattern");
+  return sb_hint(error, "name each folder; what is below it stays a question");
+}
+
 static int add_pattern(struct policy *policy, const struct policy_context *context, char *pattern,
                        struct rule *rule, struct sb_error *error) {
+  if (rule->kind == RULE_LIST && glob_has_wildcards(pattern))
+    return fail_listed(error);
   drop_trailing_crossing(pattern);
   rule->is_glob = glob_has_wildcards(pattern);
   if (!rule->is_glob)

@@ -157,6 +157,8 @@ const struct schema_key schema_table[] = {
     RULES("hide", RULE_HIDE, NARROWING_ALWAYS, "paths never readable and never asked about"),
     RULES("protect", RULE_PROTECT, NARROWING_ALWAYS, "paths never writable or creatable"),
     RULES("unprotect", RULE_UNPROTECT, NARROWING_NEVER, "takes a protected name back"),
+    RULES("list", RULE_LIST, NARROWING_NEVER,
+          "folders, no globs, of which the names may be listed and nothing else (dynamic mode)"),
     SWITCH("filesystem.ask_writes", ask_writes, "ask about writes, too (dynamic mode)"),
     SWITCH("filesystem.ask_secrets", ask_secrets,
            "ask about built-in secrets instead of hiding them (dynamic mode)"),

@@ -14,6 +14,8 @@
 
 static const char *file_type_name(mode_t mode) {
   switch (mode & S_IFMT) {
+  case S_IFREG:
+    return "a file";
   case S_IFDIR:
     return "a folder";
   case S_IFLNK:
@@ -45,18 +47,45 @@ static int fail_read(const char *file, int errnum, struct sb_error *error) {
                  errnum == ENOENT ? "check the file's name" : "make it readable, or remove it");
 }
 
-/* 1 if the name exists as that type, 0 if it does not exist, -1 with an error else. A link that
- * leads nowhere is no absent file: somebody has put his rules behind it. */
+static int fail_link(const char *file, int errnum, struct sb_error *error) {
+  if (errnum != ENOENT && errnum != ENOTDIR)
+    return fail_read(file, errnum, error);
+  _cleanup_free_ char *shown = escape_string(file);
+  sb_fail(error, SB_CODE_POLICY, 0, "%s: this is a symbolic link that leads nowhere", shown);
+  return sb_hint(error, "make what it leads to, or remove it");
+}
+
+/* 0 if the deepest of the folders above that has a name is one; -1 with an error else. A link that
+ * leads nowhere is no absent folder: somebody has put his rules behind it. */
+static int check_above(const char *file, struct sb_error *error) {
+  struct stat status;
+  _cleanup_free_ char *folder = path_parent(file);
+  if (lstat(folder, &status) < 0)
+    return errno == ENOENT || errno == ENOTDIR ? check_above(folder, error)
+                                               : fail_read(folder, errno, error);
+  if (stat(folder, &status) < 0)
+    return fail_link(folder, errno, error);
+  /* XDG_CONFIG_HOME=/dev/null is how people say that there is nothing. */
+  if (S_ISDIR(status.st_mode) || S_ISCHR(status.st_mode))
+    return 0;
+  return fail_type(folder, status.st_mode, "a folder", error);
+}
+
 static int probe(const char *file, mode_t type, int flags, struct sb_error *error) {
   struct stat status;
   if (fstatat(AT_FDCWD, file, &status, AT_SYMLINK_NOFOLLOW) < 0)
-    return errno == ENOENT || errno == ENOTDIR ? 0 : fail_read(file, errno, error);
+    return errno == ENOENT || errno == ENOTDIR ? check_above(file, error)
+                                               : fail_read(file, errno, error);
   if (S_ISLNK(status.st_mode) && !(flags & AT_SYMLINK_NOFOLLOW) &&
       fstatat(AT_FDCWD, file, &status, 0) < 0)
-    return fail_read(file, errno, error);
+    return fail_link(file, errno, error);
   if ((status.st_mode & S_IFMT) == type)
     return 1;
   return fail_type(file, status.st_mode, type == S_IFDIR ? "a folder" : "a regular file", error);
+}
+
+int policy_probe(const char *file, struct sb_error *error) {
+  return probe(file, S_IFREG, 0, error);
 }
 
 static int apply_file(struct policy *policy, const struct policy_context *context, const char *file,
@@ -73,7 +102,7 @@ static int apply_file(struct policy *policy, const struct policy_context *contex
 
 int policy_load_file(const struct policy_context *context, const char *file,
                      enum policy_store store, struct policy *policy, struct sb_error *error) {
-  int found = probe(file, S_IFREG, 0, error);
+  int found = policy_probe(file, error);
   if (found < 0)
     return -1;
   return found ? apply_file(policy, context, file, store, error) : fail_read(file, ENOENT, error);
@@ -85,7 +114,7 @@ static int load_if_present(struct policy *policy, const struct policy_context *c
   if (!folder)
     return 0;
   _cleanup_free_ char *file = xasprintf("%s/%s", folder, name);
-  int found = probe(file, S_IFREG, 0, error);
+  int found = policy_probe(file, error);
   return found <= 0 ? found : apply_file(policy, context, file, store, error);
 }
 

@@ -138,6 +138,15 @@ bool ancestor_is_guarded(const struct policy_context *context, const char *path)
   return holds_our_files(context, path);
 }
 
+bool ancestor_holds_guarded(const struct policy_context *context, const char *folder) {
+  const char *below = context->home ? path_below(folder, context->home) : NULL;
+  for (const struct protected_name *name = protected_table; below && name->name; name++) {
+    if (name->at_home && path_below(name->name, below))
+      return true;
+  }
+  return false;
+}
+
 char *ancestor_propose(const struct policy *policy, const struct policy_context *context,
                        const char *path) {
   size_t whole = path_depth(path);

@@ -21,5 +21,8 @@ int ancestor_check(const struct policy_context *context, const char *path, const
  * if the path is a protected name (".git/hooks", ".bashrc"): nobody is asked about that. */
 bool ancestor_is_guarded(const struct policy_context *context, const char *path);
 
+/* True if names in the folder are executed at the next login or command (~/.cargo has "bin"). */
+bool ancestor_holds_guarded(const struct policy_context *context, const char *folder);
+
 /* A hide rule that may match the tree or something in it, or NULL. */
 const struct rule *ancestor_secret(const struct policy *policy, const char *tree);

@@ -20,12 +20,13 @@ static bool is_name(const char *name, const char *other) {
 /* What was taken back stays so: an answer comes beside it. */
 static bool is_same_object(const struct approval *first, const struct approval *second) {
   if (first->subject != second->subject || first->write != second->write ||
-      first->connect != second->connect ||
+      first->connect != second->connect || first->names != second->names ||
       (first->verdict == APPROVAL_ASK) != (second->verdict == APPROVAL_ASK))
     return false;
   return first->subject == SUBJECT_NETWORK
              ? is_name(first->host, second->host) && first->port == second->port
-             : is_name(first->path, second->path);
+             : is_name(first->path, second->path) && first->device == second->device &&
+                   first->inode == second->inode;
 }
 
 static void remove_at(struct approvals *approvals, size_t index) {
@@ -77,6 +78,19 @@ static bool covers_class(const struct approval *approval, enum access_class clas
   }
 }
 
+/* A name that the workload can give to another object proves nothing. */
+static bool is_for_object(const struct approval *approval, const struct access_request *request) {
+  if (approval->verdict != APPROVAL_ALLOW || (approval->inode == 0 && !request->movable))
+    return true;
+  return approval->device == request->device && approval->inode == request->inode;
+}
+
+static bool covers_path(const struct approval *approval, const struct access_request *request) {
+  if (approval->names)
+    return request->names && is_name(approval->path, request->path);
+  return path_is_under(request->path, approval->path) && is_for_object(approval, request);
+}
+
 /* How much of the request it names: components of the path, or whether it names the port; -1 if it
  * does not cover the request at all. */
 static long depth_of(const struct approval *approval, const struct access_request *request) {
@@ -84,7 +98,7 @@ static long depth_of(const struct approval *approval, const struct access_reques
       !covers_class(approval, access_class_of(request->want)))
     return -1;
   if (request->subject == SUBJECT_FILE)
-    return path_is_under(request->path, approval->path) ? (long)path_depth(approval->path) : -1;
+    return covers_path(approval, request) ? (long)path_depth(approval->path) : -1;
   bool covers = is_name(approval->host, request->host) &&
                 (approval->port == 0 || approval->port == request->port);
   return covers ? approval->port != 0 : -1;
@@ -169,6 +183,16 @@ size_t approvals_remove(struct approvals *approvals, enum access_subject subject
   }
   *ret_denials = removed > 0 && denials == removed;
   return removed;
+}
+
+bool approvals_remove_names(struct approvals *approvals, const char *path) {
+  for (size_t i = 0; i < approvals->count; i++) {
+    if (!approvals->items[i].names || !is_name(approvals->items[i].path, path))
+      continue;
+    remove_at(approvals, i);
+    return true;
+  }
+  return false;
 }
 
 void approvals_clear(struct approvals *approvals) {

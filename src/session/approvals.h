@@ -18,9 +18,11 @@ struct approval {
   enum approval_verdict verdict;
   bool write;   /* allow: writes, too; deny: writes only */
   bool connect; /* allow: a socket may be spoken to, not only looked at */
+  bool names;   /* allow: the names in this very folder, and nothing else */
   enum grant_scope scope;
-  char *path; /* file: with everything below it */
-  char *host; /* network */
+  char *path;             /* file: with everything below it, unless it is about names */
+  uint64_t device, inode; /* file: only this object; 0: whatever has the name */
+  char *host;             /* network */
   uint16_t port;
   bool secret; /* allowed although it is a built-in secret: never stored */
 };
@@ -53,6 +55,9 @@ bool approvals_revoked_below(const struct approvals *approvals, const char *tree
  * whether they only denied something. */
 size_t approvals_remove(struct approvals *approvals, enum access_subject subject, const char *name,
                         bool *ret_denials);
+
+/* Forgets that the names in this folder are allowed. Returns false if they were not. */
+bool approvals_remove_names(struct approvals *approvals, const char *path);
 void approvals_clear(struct approvals *approvals);
 
 /* Reading, listing, looking and running are one class of access: a person who allows one of them

@@ -18,6 +18,7 @@
 #include "core/json.h"
 #include "core/path.h"
 #include "core/text.h"
+#include "session/monitor.h"
 #include "session/peer.h"
 
 #define OUTPUT_LIMIT   (4u << 20)
@@ -31,7 +32,9 @@ struct client {
    * descriptors keep their order, but the kernel does not say which byte a set came with. */
   int fds[FD_QUEUE_LIMIT][FD_PASS_LIMIT];
   size_t fd_sets;
-  bool closing; /* send what waits, then close */
+  uint64_t due_ns; /* when it is its turn, by the clock of all */
+  bool has_line; /* a whole one waits in the input; nothing more is received until it is handled */
+  bool closing;  /* send what waits, then close */
 };
 
 struct control {
@@ -41,6 +44,7 @@ struct control {
   void (*gone)(void *context, struct client *client);
   struct client *clients[CONTROL_CLIENT_LIMIT];
   size_t count;
+  uint64_t clock_ns; /* how far its clients are with what they may take of our time */
 };
 
 /* ---- sending ---- */
@@ -93,7 +97,8 @@ void control_send(struct client *client, json_t *message, const json_t *tag, con
   }
 }
 
-json_t *control_error_json(const struct sb_error *error) {
+/* {"code", "message", "hint"}. */
+static json_t *error_json(const struct sb_error *error) {
   json_t *object = json_object();
   json_set_string(object, "code", sb_code_name(error->code));
   json_set_string(object, "message", error->message);
@@ -101,8 +106,9 @@ json_t *control_error_json(const struct sb_error *error) {
   return object;
 }
 
-void control_send_error(struct client *client, const struct sb_error *error, const json_t *tag) {
-  control_send(client, json_pack("{s:o}", "error", control_error_json(error)), tag, NULL, 0);
+/* As {"error": …}. */
+static void send_error(struct client *client, const struct sb_error *error, const json_t *tag) {
+  control_send(client, json_pack("{s:o}", "error", error_json(error)), tag, NULL, 0);
 }
 
 /* ---- receiving ---- */
@@ -149,28 +155,29 @@ static void handle_line(struct control *control, struct client *client, const ch
     reply = call(control, client, body, &error);
   }
   if (error.message)
-    control_send_error(client, &error, tag);
+    send_error(client, &error, tag);
   else if (reply)
     control_send(client, reply, tag, NULL, 0);
   json_decref(body);
 }
 
-static void take_lines(struct control *control, struct client *client) {
-  size_t start = 0;
-  for (char *end; !client->closing &&
-                  (end = memchr(client->input.data + start, '\n', client->input.length - start));) {
-    size_t length = (size_t)(end - client->input.data) - start;
-    handle_line(control, client, client->input.data + start, length);
-    start += length + 1;
-  }
-  memmove(client->input.data, client->input.data + start, client->input.length - start);
-  client->input.length -= start;
-  if (client->input.length > CONTROL_LINE_LIMIT) {
-    _cleanup_error_ struct sb_error error = {0};
-    sb_fail(&error, SB_CODE_USAGE, 0, "the line is longer than %u bytes", CONTROL_LINE_LIMIT);
-    control_send_error(client, &error, NULL);
-    client->closing = true;
-  }
+static void take_line(struct control *control, struct client *client) {
+  const char *end = memchr(client->input.data, '\n', client->input.length);
+  size_t length = (size_t)(end - client->input.data), rest = client->input.length - length - 1;
+  handle_line(control, client, client->input.data, length);
+  memmove(client->input.data, end + 1, rest);
+  client->input.length = rest;
+}
+
+static void look_for_line(struct client *client) {
+  client->has_line = !client->closing && client->input.length > 0 &&
+                     memchr(client->input.data, '\n', client->input.length);
+  if (client->has_line || client->closing || client->input.length <= CONTROL_LINE_LIMIT)
+    return;
+  _cleanup_error_ struct sb_error error = {0};
+  sb_fail(&error, SB_CODE_USAGE, 0, "the line is longer than %u bytes", CONTROL_LINE_LIMIT);
+  send_error(client, &error, NULL);
+  client->closing = true;
 }
 
 static void adopt_fds(struct client *client, const int fds[FD_PASS_LIMIT]) {
@@ -181,7 +188,7 @@ static void adopt_fds(struct client *client, const int fds[FD_PASS_LIMIT]) {
   memcpy(client->fds[client->fd_sets++], fds, sizeof client->fds[0]);
 }
 
-static void receive(struct control *control, struct client *client) {
+static void receive(struct client *client) {
   char buffer[16384];
   int fds[FD_PASS_LIMIT];
   ssize_t got = fd_receive(client->fd, fds, buffer, sizeof buffer);
@@ -194,7 +201,7 @@ static void receive(struct control *control, struct client *client) {
   }
   adopt_fds(client, fds);
   text_append_bytes(&client->input, buffer, (size_t)got);
-  take_lines(control, client);
+  look_for_line(client);
 }
 
 /* ---- connections ---- */
@@ -267,26 +274,67 @@ static void accept_client(struct control *control) {
 size_t control_watch(struct control *control, struct pollfd watched[CONTROL_WATCH_LIMIT]) {
   watched[0] = (struct pollfd){.fd = control->listener, .events = POLLIN};
   for (size_t i = 0; i < control->count; i++) {
-    bool waiting = control->clients[i]->output.length > 0;
-    bool listens = !control->clients[i]->closing;
-    watched[i + 1] =
-        (struct pollfd){.fd = control->clients[i]->fd,
-                        .events = (short)((listens ? POLLIN : 0) | (waiting ? POLLOUT : 0))};
+    const struct client *client = control->clients[i];
+    bool waiting = client->output.length > 0, listens = !client->closing && !client->has_line;
+    watched[i + 1] = (struct pollfd){
+        .fd = client->fd, .events = (short)((listens ? POLLIN : 0) | (waiting ? POLLOUT : 0))};
   }
   return control->count + 1;
 }
 
-void control_dispatch(struct control *control, const struct pollfd *watched, size_t count) {
-  for (size_t i = 1; i < count; i++) {
-    struct client *client = control->clients[i - 1];
-    bool left = watched[i].revents & (POLLHUP | POLLERR);
-    if (watched[i].revents & POLLOUT)
-      flush(client);
-    if (client->closing && left)
-      text_clear(&client->output); /* nobody reads it any more */
-    else if (!client->closing && (left || watched[i].revents & POLLIN))
-      receive(control, client);
+static bool is_behind(const struct client *client) {
+  return client->has_line && !client->closing;
+}
+
+bool control_is_behind(const struct control *control) {
+  for (size_t i = 0; i < control->count; i++) {
+    if (is_behind(control->clients[i]))
+      return true;
   }
+  return false;
+}
+
+static void exchange(struct control *control, struct client *client, short events) {
+  bool left = events & (POLLHUP | POLLERR);
+  if (events & POLLOUT)
+    flush(client);
+  if (client->closing && left) {
+    text_clear(&client->output); /* nobody reads it any more */
+  } else if (!client->closing && !client->has_line && (left || events & POLLIN)) {
+    receive(client);
+    if (client->due_ns < control->clock_ns) /* who was silent has saved nothing up */
+      client->due_ns = control->clock_ns;
+  }
+}
+
+static struct client *whose_turn(const struct control *control) {
+  struct client *next = NULL;
+  for (size_t i = 0; i < control->count; i++) {
+    struct client *client = control->clients[i];
+    if (is_behind(client) && (!next || client->due_ns < next->due_ns))
+      next = client;
+  }
+  return next;
+}
+
+/* Each gets as much of our time as any other, so that whoever answers a question does not wait for
+ * what others have sent, however much it is; and all together get a turn, for there is a session to
+ * be served. */
+static void take_turns(struct control *control) {
+  struct turn turn = turn_new();
+  for (struct client *client; (client = whose_turn(control)) && turn_goes_on(&turn);) {
+    uint64_t began = monotonic_ns();
+    control->clock_ns = client->due_ns;
+    take_line(control, client);
+    look_for_line(client);
+    client->due_ns += monotonic_ns() - began;
+  }
+}
+
+void control_dispatch(struct control *control, const struct pollfd *watched, size_t count) {
+  for (size_t i = 1; i < count; i++)
+    exchange(control, control->clients[i - 1], watched[i].revents);
+  take_turns(control);
   for (size_t i = control->count; i-- > 0;) {
     if (control->clients[i]->closing && control->clients[i]->output.length == 0)
       drop(control, i);

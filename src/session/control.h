@@ -47,6 +47,9 @@ void control_close(struct control *control);
 
 /* Fills in what to wait for; returns how many. After poll, does what is ready. */
 size_t control_watch(struct control *control, struct pollfd watched[CONTROL_WATCH_LIMIT]);
+
+/* Has somebody's line been received and not been handled yet? Then there is no time to sleep. */
+bool control_is_behind(const struct control *control);
 void control_dispatch(struct control *control, const struct pollfd *watched, size_t count);
 
 /* Who is at the other end, at the time of connecting: the kernel's word for user and process, the
@@ -56,9 +59,3 @@ const char *control_peer(const struct client *client);
 /* Sends a message (takes the reference), with descriptors if any. `tag` is copied into it. */
 void control_send(struct client *client, json_t *message, const json_t *tag, const int *fds,
                   size_t fd_count);
-
-/* The same for a failure, as {"error": …}. */
-void control_send_error(struct client *client, const struct sb_error *error, const json_t *tag);
-
-/* {"code", "message", "hint"}. */
-json_t *control_error_json(const struct sb_error *error);

@@ -88,13 +88,29 @@ static int check_allowed_scope(const struct question *question, const struct rep
   return sb_hint(error, "%s", hint);
 }
 
+/* A denial that is kept covers what is below: nobody who keeps a program from listing the home
+ * folder means the tools and settings in it. */
+static int check_denied_scope(const struct question *question, const struct reply *reply,
+                              struct sb_error *error) {
+  if (reply->scope <= SCOPE_ONCE || (question->widest > SCOPE_ONCE && !question->names))
+    return 0;
+  _cleanup_free_ char *shown = request_show(&question->request);
+  sb_fail(error, SB_CODE_DENIED, 0, "%s can be denied only once", shown);
+  return sb_hint(error, "its whole content would be denied; write a policy if you mean it");
+}
+
+/* Who names the folder as a tree means all of it, and is not to believe that it was allowed. */
+static bool wants_whole(const struct question *question, const struct reply *reply) {
+  return question->names && reply->allow && reply->scope > SCOPE_ONCE;
+}
+
 /* What the answer may not be, whoever gives it. */
 static int check_reply(const struct decisions *decisions, const struct question *question,
                        const struct reply *reply, struct sb_error *error) {
   const char *path = question->request.path;
   if (reply->tree && question->request.subject != SUBJECT_FILE)
     return sb_fail(error, SB_CODE_USAGE, 0, "a network request has no folder above it");
-  if (reply->tree && strcmp(reply->tree, path) != 0) {
+  if (reply->tree && (strcmp(reply->tree, path) != 0 || wants_whole(question, reply))) {
     if (reply->allow && question->request.want == WANT_WRITE)
       return sb_fail(error, SB_CODE_DENIED, 0, "writing is allowed by path, not by folders above");
     if (ancestor_check(decisions->config.context, path, reply->tree, error) < 0)
@@ -104,7 +120,8 @@ static int check_reply(const struct decisions *decisions, const struct question 
     if (question->secret && reply->allow)
       return sb_fail(error, SB_CODE_DENIED, 0, "a secret is allowed by itself, not by its folder");
   }
-  return reply->allow ? check_allowed_scope(question, reply, error) : 0;
+  return reply->allow ? check_allowed_scope(question, reply, error)
+                      : check_denied_scope(question, reply, error);
 }
 
 static char *time_now(void) {
@@ -126,6 +143,7 @@ static int store(struct decisions *decisions, enum grant_scope scope,
       .subject = approval->subject,
       .allow = approval->verdict == APPROVAL_ALLOW,
       .writable = approval->write,
+      .names = approval->names,
       .path = approval->path,
       .host = approval->host,
       .port = approval->port,
@@ -138,17 +156,29 @@ static int store(struct decisions *decisions, enum grant_scope scope,
 
 static struct approval approval_of(const struct question *question, const struct reply *reply) {
   const struct access_request *request = &question->request;
+  bool pinned = reply->allow && request->movable;
   return (struct approval){
       .subject = request->subject,
       .verdict = reply->allow ? APPROVAL_ALLOW : APPROVAL_DENY,
       .write = request->want == WANT_WRITE,
       .connect = request->want == WANT_CONNECT,
+      .names = question->names && reply->allow,
       .scope = reply->scope,
       .path = (char *)(reply->tree ? reply->tree : request->path),
+      .device = pinned ? request->device : 0,
+      .inode = pinned ? request->inode : 0,
       .host = (char *)request->host,
       .port = request->port,
       .secret = question->secret && reply->allow,
   };
+}
+
+static void set_extent(json_t *fields, const struct approval *approval) {
+  if (approval->path)
+    json_set_path(fields, approval->names ? "path" : "tree", approval->path);
+  if (approval->names)
+    json_object_set_new(fields, "names", json_true());
+  json_set_string(fields, "host", approval->host);
 }
 
 /* The log has the intention before the store has the grant; the decision itself follows. */
@@ -163,9 +193,7 @@ static int keep(struct decisions *decisions, const struct question *question,
   json_t *fields = json_pack("{s:s, s:s, s:s, s:s}", "id", question->id, "decision",
                              reply->allow ? "allow" : "deny", "scope", scope_name(reply->scope),
                              "by", reply->by);
-  if (approval->path)
-    json_set_path(fields, "tree", approval->path);
-  json_set_string(fields, "host", approval->host);
+  set_extent(fields, approval);
   if (decisions_record(decisions, "store", fields, error) < 0)
     return -1;
   return store(decisions, reply->scope, approval, reply->by, why, error);
@@ -201,6 +229,7 @@ int decisions_answer(struct decisions *decisions, const char *id, const struct r
       .answer = reply->allow ? ANSWER_ALLOW : ANSWER_DENY,
       .scope = reply->scope,
       .writable = reply->allow && approval.write,
+      .names = approval.names && reply->scope > SCOPE_ONCE,
       .by = reply->by,
       .reason = DENIAL_ANSWERED,
   };
@@ -209,7 +238,7 @@ int decisions_answer(struct decisions *decisions, const char *id, const struct r
   _cleanup_free_ char *host = approval.host ? xstrdup(approval.host) : NULL;
   approval.path = tree;
   approval.host = host;
-  outcome.tree = reply->allow ? tree : NULL;
+  outcome.tree = reply->allow && !outcome.names ? tree : NULL;
   if (decisions_settle(decisions, question, &outcome, error) < 0) {
     if (reply->allow && reply->scope > SCOPE_SESSION)
       take_back_kept(decisions, reply->scope, &approval, error);
@@ -217,6 +246,8 @@ int decisions_answer(struct decisions *decisions, const char *id, const struct r
   }
   if (reply->scope > SCOPE_ONCE) {
     approvals_add(&decisions->approvals, &approval);
+    if (approval.names)
+      decisions_note_listed(decisions, approval.path);
     decisions_settle_covered(decisions);
   }
   if (!reply->allow && reply->rest) {
@@ -280,6 +311,17 @@ static int fail_denied(const char *path, struct sb_error *error) {
   return sb_fail(error, SB_CODE_NOT_FOUND, 0, "'%s' stays denied until the session ends", shown);
 }
 
+/* False if the names in the folder were not allowed by an answer, here or kept. */
+static bool revoke_names(struct decisions *decisions, const char *path) {
+  const struct rule *rule = policy_find_list(decisions->config.policy, path);
+  bool kept = rule && rule->granted && !strv_contains(&decisions->unlisted, path);
+  bool answered = approvals_remove_names(&decisions->approvals, path);
+  if (kept)
+    strv_add(&decisions->unlisted, path);
+  (void)strv_remove(&decisions->listed, path);
+  return kept || answered;
+}
+
 int decisions_revoke(struct decisions *decisions, const struct revocation *revocation,
                      size_t *ret_stored, struct sb_error *error) {
   const struct decision_services *services = &decisions->config.services;
@@ -291,6 +333,9 @@ int decisions_revoke(struct decisions *decisions, const struct revocation *revoc
   json_set_string(fields, "host", revocation->host);
   /* What takes away does not wait for the log: a full disk must not keep anything open. */
   int result = decisions_record(decisions, "revoke", fields, error);
+  /* What was answered about names goes alone: the tools and settings of a home folder stay. */
+  if (path && revoke_names(decisions, path))
+    return revocation->stored && unstore(decisions, path, ret_stored, error) < 0 ? -1 : result;
   bool denials;
   size_t stored = 0, removed = approvals_remove(&decisions->approvals, subject, name, &denials);
   bool granted =
@@ -331,9 +376,7 @@ int decisions_save(struct decisions *decisions, enum grant_scope scope, const ch
       continue;
     _cleanup_free_ char *why = xasprintf("saved from session %s", decisions->config.session_id);
     json_t *fields = json_pack("{s:s, s:s}", "scope", scope_name(scope), "by", by);
-    if (approval->path)
-      json_set_path(fields, "tree", approval->path);
-    json_set_string(fields, "host", approval->host);
+    set_extent(fields, approval);
     if (decisions_record(decisions, "store", fields, error) < 0 ||
         store(decisions, scope, approval, by, why, error) < 0)
       return -1;

@@ -3,9 +3,11 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "core/cleanup.h"
 #include "core/path.h"
 #include "core/strv.h"
 #include "plan/inodes.h"
+#include "plan/named-secrets.h"
 #include "session/ancestors.h"
 #include "session/decisions-private.h"
 
@@ -96,10 +98,40 @@ static struct outcome judge_by_approval(const struct access_request *request,
   return (struct outcome){
       .answer = ANSWER_ALLOW,
       .scope = approval->scope,
-      .tree = request->subject == SUBJECT_FILE ? approval->path : NULL,
+      .tree = request->subject == SUBJECT_FILE && !approval->names ? approval->path : NULL,
       .writable = approval->write,
+      .names = approval->names,
       .by = "session",
   };
+}
+
+/* A rule about the names in a folder says nothing about what is in it. */
+static struct outcome judge_names(const struct decisions *decisions,
+                                  const struct access_request *request) {
+  const struct rule *rule =
+      request->names ? policy_find_list(decisions->config.policy, request->path) : NULL;
+  if (!rule || (rule->granted && strv_contains(&decisions->unlisted, request->path)) ||
+      approvals_is_revoked(&decisions->approvals, request))
+    return (struct outcome){.answer = ANSWER_PENDING};
+  return (struct outcome){
+      .answer = ANSWER_ALLOW, .scope = SCOPE_SESSION, .names = true, .by = "policy", .rule = rule};
+}
+
+/* How much beside a file is looked at for the name of a secret that it also has. */
+#define BESIDE_ENTRIES 2000
+
+const char *decisions_second_name(const struct decisions *decisions,
+                                  const struct access_request *request) {
+  struct stat status;
+  if (request->subject != SUBJECT_FILE || lstat(request->path, &status) < 0 ||
+      !S_ISREG(status.st_mode) || status.st_nlink < 2)
+    return NULL;
+  _cleanup_strv_ struct strv named = {0};
+  _cleanup_free_ char *folder = path_parent(request->path);
+  (void)named_secrets_find(decisions->config.policy, folder, BESIDE_ENTRIES, &named);
+  return inode_is_hidden(&named, &status) ? "a file beside it that is the same one (hard link) is "
+                                            "called like one"
+                                          : NULL;
 }
 
 struct outcome decisions_judge(struct decisions *decisions, const struct access_request *request) {
@@ -114,5 +146,16 @@ struct outcome decisions_judge(struct decisions *decisions, const struct access_
   /* An approved folder does not open the secrets in it. */
   bool applies = approval && approval->verdict != APPROVAL_ASK &&
                  (!outcome.secret || approval->secret || approval->verdict == APPROVAL_DENY);
-  return applies ? judge_by_approval(request, approval) : outcome;
+  if (applies)
+    return judge_by_approval(request, approval);
+  return outcome.secret ? outcome : judge_names(decisions, request);
+}
+
+bool decisions_list(struct decisions *decisions, const char *path) {
+  const struct access_request request = {
+      .subject = SUBJECT_FILE, .want = WANT_LIST, .path = path, .folder = true, .names = true};
+  if (!strv_contains(&decisions->listed, path))
+    return false;
+  const struct outcome outcome = decisions_judge(decisions, &request);
+  return outcome.answer == ANSWER_ALLOW && outcome.names;
 }

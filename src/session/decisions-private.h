@@ -2,6 +2,7 @@
  * answering (decisions-answer.c). */
 #pragma once
 
+#include "core/strv.h"
 #include "policy/policy.h"
 #include "session/approvals.h"
 #include "session/bucket.h"
@@ -14,7 +15,7 @@ struct outcome {
   enum answer answer;
   enum grant_scope scope;
   const char *tree;
-  bool writable;
+  bool writable, names;
   const char *by;            /* "policy", "session", a person */
   enum denial_reason reason; /* if denied */
   const struct rule *rule;   /* if policy decided */
@@ -28,6 +29,8 @@ struct decisions {
   struct question **questions; /* oldest first */
   size_t count;
   struct approvals approvals;
+  struct strv listed;   /* folders whose names are allowed, and the log says so */
+  struct strv unlisted; /* those of them that a kept answer allowed, and that were taken back */
   struct denials denials;
   struct decision_counts counts;
   struct supervisor **supervisors;
@@ -50,10 +53,16 @@ struct decisions {
 
 struct outcome outcome_denied(enum denial_reason reason, const char *by);
 
+/* Why a file that is to be asked about is a secret although it is not called so, or NULL: it is one
+ * under another name that lies beside it. */
+const char *decisions_second_name(const struct decisions *decisions,
+                                  const struct access_request *request);
+
 /* By policy, then by what was answered before; PENDING if neither decides. */
 struct outcome decisions_judge(struct decisions *decisions, const struct access_request *request);
 
-uint64_t decisions_now(const struct decisions *decisions);
+/* From now on the names in this folder are listed without another line in the log. */
+void decisions_note_listed(struct decisions *decisions, const char *path);
 
 /* Is somebody there who can be asked, or do questions wait even without? */
 bool decisions_are_attended(const struct decisions *decisions);

@@ -25,7 +25,7 @@ enum { AUDIT_BURST = 200, AUDIT_PER_SECOND = 20, NOTICE_BURST = 20, NOTICE_PER_S
 /* How long who watches all sessions has to find one that has just begun. */
 #define ARRIVAL_NS (3ull * 1000 * 1000 * 1000)
 
-uint64_t decisions_now(const struct decisions *decisions) {
+static uint64_t decisions_now(const struct decisions *decisions) {
   const struct decision_services *services = &decisions->config.services;
   return services->clock ? services->clock(services->context) : monotonic_ns();
 }
@@ -48,6 +48,8 @@ void decisions_free(struct decisions *decisions) {
   summarise(decisions);
   approvals_clear(&decisions->approvals);
   denials_clear(&decisions->denials);
+  strv_clear(&decisions->listed);
+  strv_clear(&decisions->unlisted);
   free(decisions->questions);
   free(decisions->supervisors);
   free(decisions->tree);
@@ -97,6 +99,8 @@ static json_t *outcome_to_json(const struct access_request *request, const struc
     json_set_path(fields, "tree", outcome->tree);
   if (outcome->answer == ANSWER_ALLOW)
     json_object_set_new(fields, "writable", json_boolean(outcome->writable));
+  if (outcome->names)
+    json_object_set_new(fields, "names", json_true());
   json_object_set_new(fields, "pid", json_integer(request->pid));
   json_set_path(fields, "exe", exe);
   json_set_path(fields, "cwd", cwd);
@@ -174,7 +178,8 @@ static void fill_answer(struct decisions *decisions, const struct outcome *outco
   *ret_answer = (struct answered){.answer = outcome->answer,
                                   .scope = outcome->scope,
                                   .tree = decisions->tree,
-                                  .writable = outcome->writable};
+                                  .writable = outcome->writable,
+                                  .names = outcome->names};
 }
 
 /* A denial that cannot be written, or not any more for their number, stays a denial. */
@@ -185,6 +190,11 @@ static bool is_audited(struct decisions *decisions, const struct outcome *outcom
   decisions->unaudited++;
   summarise_later(decisions);
   return false;
+}
+
+void decisions_note_listed(struct decisions *decisions, const char *path) {
+  if (!strv_contains(&decisions->listed, path))
+    strv_add(&decisions->listed, path);
 }
 
 static void answer_at_once(struct decisions *decisions, const struct access_request *request,
@@ -202,6 +212,8 @@ static void answer_at_once(struct decisions *decisions, const struct access_requ
     decisions->counts.allowed++;
   else
     note_denial(decisions, request, outcome.reason, exe);
+  if (outcome.names)
+    decisions_note_listed(decisions, request->path);
   fill_answer(decisions, &outcome, ret_answer);
 }
 
@@ -322,6 +334,8 @@ uint64_t decisions_ask(struct decisions *decisions, const struct access_request 
   }
   question = question_new(request, decisions->config.policy, decisions->config.context);
   question_add_waiter(question, ticket, callback, context);
+  if (!secret)
+    secret = decisions_second_name(decisions, request);
   question->secret = secret;
   /* Stored grants are about reading and writing: neither a secret nor a socket. */
   bool connects = request->subject == SUBJECT_FILE && request->want == WANT_CONNECT;
@@ -376,7 +390,8 @@ static void call_back(const struct question *question, const struct outcome *out
   struct answered answer = {.answer = outcome->answer,
                             .scope = outcome->scope,
                             .tree = outcome->tree,
-                            .writable = outcome->writable};
+                            .writable = outcome->writable,
+                            .names = outcome->names};
   for (size_t i = 0; i < question->waiter_count; i++) {
     const struct waiter *waiter = &question->waiters[i];
     waiter->callback(waiter->context, waiter->ticket, &answer);
@@ -497,22 +512,20 @@ void decisions_note_failed(struct decisions *decisions, const struct access_requ
 }
 
 /* Its program is not for us to know, either; the name is the process's own word. */
-void decisions_note_unreadable(struct decisions *decisions, pid_t pid) {
-  char path[64];
-  _cleanup_free_ char *name = NULL;
-  snprintf(path, sizeof path, "/proc/%d/comm", (int)pid);
-  if (file_read_at(AT_FDCWD, path, sizeof decisions->unreadable - 1, &name, NULL) < 0)
-    return;
-  name[strcspn(name, "\n")] = '\0';
-  if (strcmp(name, decisions->unreadable) == 0 ||
+void decisions_note_unreadable(struct decisions *decisions, const char *name, enum unread what) {
+  static const struct {
+    const char *before, *after, *way;
+  } words[] = {[UNREAD_FILES] = {"all that the program", " wants of files", ", or use --gate fuse"},
+               [UNREAD_SOCKETS] = {"each connection of the program", "", ""}};
+  if (strncmp(name, decisions->unreadable, sizeof decisions->unreadable - 1) == 0 ||
       !bucket_take(&decisions->noticing, decisions_now(decisions)))
     return;
   snprintf(decisions->unreadable, sizeof decisions->unreadable, "%s", name);
   _cleanup_free_ char *shown = escape_string(name);
   _cleanup_free_ char *sentence = xasprintf(
-      "denied: all that the program '%s' wants of files: you may run, but not read it, so nobody "
-      "can see what to ask about; make it readable, or use --gate fuse",
-      shown);
+      "denied: %s '%s'%s: you may run, but not read it, so nobody can see what to ask about; make "
+      "it readable%s",
+      words[what].before, shown, words[what].after, words[what].way);
   notice(decisions, sentence);
 }
 

@@ -48,6 +48,10 @@ bool decisions_revoked_below(const struct decisions *decisions, const char *tree
 /* Is reading it asked about because it was taken back, whatever is allowed around it? */
 bool decisions_is_revoked(const struct decisions *decisions, const char *path);
 
+/* May the names in this folder be listed, and was that decided and written down before? Only the
+ * names: what is in it is another question. */
+bool decisions_list(struct decisions *decisions, const char *path);
+
 /* Does an answer that was kept, and not taken back since, allow writing there? */
 bool decisions_keep_writable(struct decisions *decisions, const char *path);
 
@@ -66,7 +70,8 @@ void decisions_note_failed(struct decisions *decisions, const struct access_requ
 void decisions_note_flooded(struct decisions *decisions);
 
 /* A process of which not even that can be known: said once. */
-void decisions_note_unreadable(struct decisions *decisions, pid_t pid);
+enum unread { UNREAD_FILES, UNREAD_SOCKETS };
+void decisions_note_unreadable(struct decisions *decisions, const char *name, enum unread what);
 
 /* ---- for the monitor ---- */
 

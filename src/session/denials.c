@@ -12,6 +12,7 @@
 #include "core/json.h"
 #include "core/path.h"
 #include "gate/automount.h"
+#include "policy/generalise.h"
 #include "policy/policy.h"
 #include "session/ancestors.h"
 #include "session/questions.h"
@@ -103,13 +104,18 @@ static bool is_to_be_made(const struct access_request *request) {
          is_missing(request->path);
 }
 
+static bool is_too_much(const struct policy_context *context, const char *folder) {
+  return policy_is_too_broad(context, folder) || ancestor_holds_guarded(context, folder);
+}
+
 /* A name that is to be made cannot be allowed before it is there: its folder can. But nobody should
- * be told to open a whole home folder for one name in it. */
+ * be told to open a whole home folder, ~/.config or ~/.cargo, with what is started at every login
+ * or found on the PATH, for one name in it. */
 static char *allowable(const struct policy_context *context, const struct access_request *request) {
   struct stat status;
   _cleanup_free_ char *folder = path_parent(request->path);
-  bool by_folder = is_to_be_made(request) && stat(folder, &status) == 0 &&
-                   !ancestor_is_too_large(context, folder);
+  bool by_folder =
+      is_to_be_made(request) && stat(folder, &status) == 0 && !is_too_much(context, folder);
   return by_folder ? steal_pointer(folder) : xstrdup(request->path);
 }
 
@@ -118,15 +124,28 @@ static void file_remedy(const struct policy_context *context, const struct acces
   _cleanup_free_ char *path = allowable(context, request), *word = escape_shell_word(path);
   _cleanup_free_ char *quoted = policy_quote_path(path);
   bool write = request->want == WANT_WRITE, speak = request->want == WANT_CONNECT;
+  /* Nobody should be told to open a home folder to who only looks for names in it. */
+  bool names = request->want == WANT_LIST && ancestor_is_too_large(context, path);
   const char *list = speak   ? "network: {unix_sockets"
                      : write ? "filesystem: {write"
+                     : names ? "filesystem: {list"
                              : "filesystem: {read";
-  *ret_flag = speak ? NULL : xasprintf("%s %s", write ? "--rw" : "--ro", word);
+  *ret_flag = speak || names ? NULL : xasprintf("%s %s", write ? "--rw" : "--ro", word);
   *ret_line = xasprintf("%s: [%s]}", list, quoted);
 }
 
-void denial_remedy(const struct policy_context *context, const struct access_request *request,
-                   char **ret_flag, char **ret_line) {
+static bool is_write_to_too_much(const struct policy_context *context,
+                                 const struct access_request *request) {
+  return request->subject == SUBJECT_FILE && request->want == WANT_WRITE &&
+         policy_is_too_broad(context, request->path);
+}
+
+/* "--ro /opt/sdk" and "filesystem: {read: ['/opt/sdk']}": what would allow it. New strings. The
+ * first is untouched where no flag does; both where nobody should allow so much. */
+static void find_remedy(const struct policy_context *context, const struct access_request *request,
+                        char **ret_flag, char **ret_line) {
+  if (is_write_to_too_much(context, request))
+    return;
   if (request->subject == SUBJECT_FILE) {
     file_remedy(context, request, ret_flag, ret_line);
     return;
@@ -147,16 +166,18 @@ char *denial_sentence(const struct policy_context *context, const struct access_
                       enum denial_reason reason, const char *exe) {
   _cleanup_free_ char *shown = request_show(request), *program = escape_name(exe ? exe : "?");
   _cleanup_free_ char *flag = NULL, *line = NULL;
-  denial_remedy(context, request, &flag, &line);
-  const char *allow =
-      is_to_be_made_first(context, request) ? "to allow it, create it, then" : "to allow it";
+  find_remedy(context, request, &flag, &line);
+  bool missing = is_to_be_made_first(context, request);
+  const char *allow = missing ? "to allow it, create it, then" : "to allow it";
   struct text text = {0};
   text_appendf(&text, "denied: %s may not %s %s: %s", program, want_verb(request->want), shown,
                reasons[reason].text);
   if (flag)
     text_appendf(&text, "; %s: sandbox run %s, or in a policy file: %s", allow, flag, line);
-  else
+  else if (line)
     text_appendf(&text, "; %s: in a policy file: %s", allow, line);
+  else if (missing)
+    text_append(&text, "; create it, then the next try says what would allow more");
   return text_steal(&text);
 }
 
@@ -183,7 +204,7 @@ json_t *denials_to_json(const struct policy_context *context, const struct denia
     json_object_set_new(object, "count", json_integer((json_int_t)item->count));
     json_set_path(object, "exe", item->exe);
     if (item->reason != DENIAL_HIDDEN)
-      denial_remedy(context, &request, &flag, &line);
+      find_remedy(context, &request, &flag, &line);
     json_set_string(object, "flag", flag);
     json_set_string(object, "policy", line);
     json_array_append_new(array, object);

@@ -50,11 +50,6 @@ void denials_clear(struct denials *denials);
 /* The array of the result's `denials`. */
 json_t *denials_to_json(const struct policy_context *context, const struct denials *denials);
 
-/* "--ro /opt/sdk" and "filesystem: {read: ['/opt/sdk']}": what would allow it. New strings. The
- * first is NULL where no flag does. */
-void denial_remedy(const struct policy_context *context, const struct access_request *request,
-                   char **ret_flag, char **ret_line);
-
 /* "/usr/bin/cat (pid 7) may not read /opt/sdk: ...; to allow it: ...". New string. */
 char *denial_sentence(const struct policy_context *context, const struct access_request *request,
                       enum denial_reason reason, const char *exe);

@@ -2,7 +2,6 @@
 #include "session/execs.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,12 +10,12 @@
 
 #include "core/alloc.h"
 #include "core/cleanup.h"
+#include "core/clock.h"
 #include "core/json.h"
 #include "core/strv.h"
 #include "core/text.h"
 #include "plan/plan.h"
 #include "session/descriptors.h"
-#include "session/monitor.h"
 
 /* ---- the description that init gets ---- */
 

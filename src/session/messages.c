@@ -9,7 +9,6 @@
 
 #include "core/cleanup.h"
 #include "core/file.h"
-#include "core/json.h"
 #include "session/limiting.h"
 #include "session/monitor.h"
 #include "session/publishing.h"
@@ -107,11 +106,14 @@ static void on_gate(struct monitor *monitor, int *fds) {
       .whole = fds[3],
       .root = -1,
       .announced = &monitor->request->report->announced,
+      .connecting = &monitor->request->report->connecting,
       .services = {.prepare = upkeep_prepare,
                    .deny = upkeep_deny,
                    .granted = upkeep_granted,
                    .taken = upkeep_taken,
                    .held = upkeep_held,
+                   .connect = connects_take,
+                   .ended = supervision_gate_ended,
                    .context = monitor},
   };
   int missing = fds[1] < 0 ? EMFILE : errno;

@@ -2,16 +2,18 @@
  * answers the control socket, and when it ends, however it ends, the session is over. Must never
  * give the workload anything it does not have. */
 #include "session/monitor.h"
+#include "core/exit-code.h"
 
 #include <poll.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "core/alloc.h"
 #include "core/cleanup.h"
+#include "core/escape.h"
 #include "core/id.h"
-#include "core/json.h"
+#include "plan/distant.h"
 #include "session/events.h"
 #include "session/limiting.h"
 #include "session/messages.h"
@@ -34,13 +36,7 @@ bool turn_goes_on(struct turn *turn) {
 }
 
 void session_new_id(char ret_id[SESSION_ID_LENGTH + 1]) {
-  static const char letters[] = ID_LETTERS;
-  unsigned char random[SESSION_ID_LENGTH];
-  while (getrandom(random, sizeof random, 0) != sizeof random)
-    ;
-  for (size_t i = 0; i < SESSION_ID_LENGTH; i++)
-    ret_id[i] = letters[random[i] % 32];
-  ret_id[SESSION_ID_LENGTH] = '\0';
+  id_draw(ret_id, SESSION_ID_LENGTH);
 }
 
 void session_result_clear(struct session_result *result) {
@@ -111,6 +107,7 @@ static int next_timeout(const struct monitor *monitor) {
   timeout = earlier(timeout, supervision_next_step(monitor), now);
   timeout = earlier(timeout, monitor->upkeep.start_at_ns, now);
   timeout = earlier(timeout, gate_wants_look(monitor->gate) ? now + GATE_LOOK_NS : 0, now);
+  timeout = earlier(timeout, control_is_behind(monitor->control) ? now : 0, now);
   bool unsaid = monitor->unsaid.count > 0 && !monitor->terminal.modes.raw;
   if (terminal_is_lent(&monitor->terminal) || unsaid)
     timeout = earlier(timeout, now + LENT_TERMINAL_NS, now);
@@ -146,6 +143,17 @@ static int lifeline_of(const struct monitor *monitor) {
 static void lifeline_is_cut(struct monitor *monitor) {
   monitor->cut = monitor->killed = true;
   monitor_terminate(monitor, LIFELINE_GRACE_NS);
+}
+
+static void say_silence(struct monitor *monitor) {
+  _cleanup_free_ char *point = distant_take_news(), *shown = point ? escape_string(point) : NULL;
+  if (!point)
+    return;
+  _cleanup_free_ char *sentence =
+      xasprintf("the file system at '%s' does not answer: what is in it gives 'Connection timed "
+                "out' until it does",
+                shown);
+  monitor_warn(monitor, sentence);
 }
 
 static void look_once(struct monitor *monitor) {
@@ -186,6 +194,7 @@ static void look_once(struct monitor *monitor) {
     lifeline_is_cut(monitor);
   control_dispatch(monitor->control, watched + WATCH_CONTROL, clients);
   supervision_step(monitor, watched + WATCH_PROMPT);
+  say_silence(monitor);
   monitor_speak(monitor);
   uint64_t now = monotonic_ns();
   upkeep_step(monitor, now, watched + WATCH_UPKEEP);
@@ -225,7 +234,7 @@ static int conclude(struct monitor *monitor, struct sb_error *error) {
     return sb_fail(error, SB_CODE_SYSTEM, 0, "starting the network relay");
   limiting_conclude(monitor);
   if (monitor->timed_out)
-    result->exit_code = 124;
+    result->exit_code = EXIT_CODE_TIMEOUT;
   else if (monitor->request->idle)
     result->exit_code = 0;
   else if (monitor->killed || !report->workload_done)
@@ -251,7 +260,9 @@ static void finish(struct monitor *monitor, struct terminal_patience *patience) 
   network_stop(monitor);
   registry_remove(&monitor->registration); /* while the kernel takes it apart */
   publisher_end(&monitor->publisher);
-  engine_destroy(&monitor->engine, &used);
+  if (!engine_destroy(&monitor->engine, &used))
+    monitor_warn(monitor, "a process of the session waits for a file system that does not answer, "
+                          "and cannot be ended before that does");
   usage_add_rusage(&monitor->result->usage, &used);
   network_finish(monitor);                      /* after the last who could use it */
   terminal_drain(&monitor->terminal, patience); /* now that nobody is left to write more */
@@ -269,7 +280,7 @@ static void finish(struct monitor *monitor, struct terminal_patience *patience) 
 
 int session_run(const struct session_request *request, struct session_result *ret_result,
                 struct sb_error *error) {
-  *ret_result = (struct session_result){.exit_code = 125, .capture = CAPTURE_NONE};
+  *ret_result = (struct session_result){.exit_code = EXIT_CODE_FAILURE, .capture = CAPTURE_NONE};
   struct monitor monitor = {
       .request = request,
       .result = ret_result,

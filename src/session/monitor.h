@@ -37,7 +37,7 @@ struct monitor {
   struct gate *gate;            /* dynamic mode */
   struct sb_error gate_failure; /* why there is none */
   struct upkeep upkeep;
-  struct connects connects; /* static mode */
+  struct connects connects;
   struct publisher publisher;
   struct limit_group limits;
   struct deadline deadline;

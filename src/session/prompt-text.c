@@ -46,8 +46,9 @@ static const struct {
 static bool is_offered(const struct question *question, size_t index) {
   if (keys[index].line == LINE_TREE && (!question->proposal || question->secret))
     return false;
-  return keys[index].line == LINE_DENY ||
-         (keys[index].scope >= question->narrowest && keys[index].scope <= question->widest);
+  if (keys[index].line == LINE_DENY)
+    return keys[index].scope == SCOPE_ONCE || (question->widest > SCOPE_ONCE && !question->names);
+  return keys[index].scope >= question->narrowest && keys[index].scope <= question->widest;
 }
 
 /* ---- names ---- */
@@ -133,7 +134,8 @@ static void append_title(struct text *text, const struct question *question, enu
                        view->width);
     text_append(text, ":");
   } else
-    text_append(text, question->request.folder && question->widest > SCOPE_ONCE
+    text_append(text, question->names ? "  allow the names in it, nothing else:"
+                      : question->request.folder && question->widest > SCOPE_ONCE
                           ? "  allow (more than once: with everything below it):"
                       : is_every_port(&question->request) ? "  allow every port of it:"
                                                           : "  allow:");

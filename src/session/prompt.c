@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 #include "core/alloc.h"
@@ -388,18 +387,6 @@ void prompt_lend(struct prompt *prompt) {
 
 /* ---- beginning and end ---- */
 
-/* Shown in every question of the session and nowhere else, so that a workload that draws a question
- * of its own cannot draw this. */
-static void draw_mark(char ret_mark[MARK_LENGTH + 1]) {
-  static const char letters[] = ID_LETTERS;
-  unsigned char random[MARK_LENGTH];
-  while (getrandom(random, sizeof random, 0) != sizeof random)
-    ;
-  for (size_t i = 0; i < MARK_LENGTH; i++)
-    ret_mark[i] = letters[random[i] % 32];
-  ret_mark[MARK_LENGTH] = '\0';
-}
-
 /* Ours was opened as /dev/tty, which says nothing of which one it is. */
 static void name_terminal(const struct prompt *prompt, char *ret_name, size_t size) {
   const int fds[] = {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO, prompt->fd};
@@ -428,7 +415,9 @@ struct prompt *prompt_new(struct terminal *terminal, struct decisions *decisions
   prompt->session_id = session_id;
   prompt->fd = fd;
   prompt->plain = !kind || strcmp(kind, "dumb") == 0;
-  draw_mark(prompt->mark);
+  /* Shown in every question of the session and nowhere else, so that a workload that draws a
+   * question of its own cannot draw this. */
+  id_draw(prompt->mark, MARK_LENGTH);
   name_answerer(prompt);
   prompt->supervisor = (struct supervisor){.settled = on_settled, .context = prompt};
   decisions_add_supervisor(decisions, &prompt->supervisor);

@@ -100,7 +100,9 @@ struct question *question_new(const struct access_request *request, const struct
       question->narrowest = SCOPE_SESSION;
     if (request->want != WANT_WRITE)
       question->proposal = ancestor_propose(policy, context, request->path);
-    if (ancestor_is_too_large(context, request->path))
+    bool too_large = ancestor_is_too_large(context, request->path);
+    question->names = too_large && request->names;
+    if (too_large && !question->names)
       question->widest = question->narrowest = SCOPE_ONCE;
   }
   return question;
@@ -121,11 +123,13 @@ static bool same_text(const char *first, const char *second) {
   return first && second && strcmp(first, second) == 0;
 }
 
-/* By the object and its name: a hard link is another name, and the name is what is shown. */
+/* By the object and its name: a hard link is another name, and the name is what is shown. Whoever
+ * allows names allows nothing else that somebody wants of the folder. */
 bool question_is_about(const struct question *question, const struct access_request *request) {
   const struct access_request *own = &question->request;
   if (own->subject != request->subject ||
-      access_class_of(own->want) != access_class_of(request->want))
+      access_class_of(own->want) != access_class_of(request->want) ||
+      (question->names && !request->names))
     return false;
   if (own->subject == SUBJECT_NETWORK)
     return own->port == request->port && same_text(own->host, request->host);
@@ -187,6 +191,8 @@ json_t *question_to_json(const struct question *question, uint64_t now_ns) {
   if (question->proposal)
     json_set_path(object, "proposal", question->proposal);
   json_set_string(object, "secret", question->secret);
+  if (file)
+    json_object_set_new(object, "names", json_boolean(question->names));
   json_set_string(object, "narrowest", scope_name(question->narrowest));
   json_set_string(object, "widest", scope_name(question->widest));
   uint64_t left = question->deadline_ns > now_ns ? question->deadline_ns - now_ns : 0;
@@ -247,6 +253,7 @@ struct question *question_from_json(const json_t *message) {
   question->exe = path_or_unknown(message, "exe");
   question->cwd = path_or_unknown(message, "cwd");
   question->proposal = json_get_path(message, "proposal");
+  question->names = json_is_true(json_object_get(message, "names"));
   question->narrowest = read_scope(text_of(message, "narrowest"));
   question->widest = read_scope(text_of(message, "widest"));
   const char *secret = text_of(message, "secret");

@@ -25,6 +25,7 @@ struct question {
   char *own_secret;              /* the same where it did not come from the table */
   enum grant_scope narrowest;    /* shorter approvals would give nothing: they are refused */
   enum grant_scope widest;       /* longer approvals are refused */
+  bool names;                    /* allowed for longer than once: its names, and nothing else */
   bool early;                    /* nobody has come yet who could be asked */
   uint64_t asked_ns, deadline_ns;
   struct waiter *waiters;

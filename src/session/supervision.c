@@ -7,6 +7,7 @@
 #include "audit/audit.h"
 #include "core/alloc.h"
 #include "core/cleanup.h"
+#include "core/json.h"
 #include "policy/grants.h"
 #include "session/events.h"
 #include "session/monitor.h"
@@ -50,6 +51,22 @@ static void notice(void *context, const char *sentence) {
   struct monitor *monitor = context;
   monitor_warn(monitor, sentence);
   execs_warn(&monitor->execs, sentence);
+}
+
+/* Nothing has been opened by it, but who sees the commands fail could not know why. */
+void supervision_gate_ended(void *context) {
+  struct monitor *monitor = context;
+  _cleanup_error_ struct sb_error error = {0};
+  _cleanup_free_ char *sentence = xasprintf(
+      "the gate of this session was closed from outside (its FUSE connection was "
+      "aborted): what was not allowed before gives 'Transport endpoint is not connected', "
+      "and nobody can be asked about it any more. What is allowed stays usable. To be "
+      "asked again, end the session (sandbox kill %s) and start another",
+      monitor->request->session_id);
+  json_t *fields = json_object();
+  json_set_string(fields, "note", sentence);
+  (void)events_write(monitor, "gate.ended", fields, &error);
+  notice(monitor, sentence);
 }
 
 static bool expects(void *context) {

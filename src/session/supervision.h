@@ -29,6 +29,7 @@ void supervision_step(struct monitor *monitor, const struct pollfd *watched);
 uint64_t supervision_next_step(const struct monitor *monitor); /* 0: not at all */
 void supervision_redraw(struct monitor *monitor);
 void supervision_lend(struct monitor *monitor); /* the terminal, until we go on */
+void supervision_gate_ended(void *monitor);     /* by the kernel: nobody can be asked any more */
 void supervision_client_gone(struct monitor *monitor, const struct client *client);
 
 /* Nobody is asked any more; the terminal is the relay's. */

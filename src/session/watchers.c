@@ -10,7 +10,6 @@
 #include "core/cleanup.h"
 #include "core/escape.h"
 #include "core/json.h"
-#include "core/path.h"
 #include "plan/named-secrets.h"
 #include "session/ancestors.h"
 #include "session/drivers-ask.h"
@@ -247,9 +246,13 @@ json_t *on_approve(void *context, const struct request *request, struct sb_error
     return NULL;
   reply.by = control_peer(request->client);
   reply.tree = tree;
+  const struct question *question = find_pending(decisions, id);
+  bool names = question && question->names && reply.scope > SCOPE_ONCE;
   if (decisions_answer(decisions, id, &reply, error) < 0)
     return NULL;
   json_t *answer = ok();
+  if (names)
+    json_object_set_new(answer, "names", json_true());
   if (tree)
     add_still_hidden(monitor->request->policy, tree, answer);
   _cleanup_strv_ struct strv denied = {0};

@@ -55,6 +55,18 @@ def test_not_interactive_is_denied_at_once(box, data):
 
 
 @once
+def test_nobody_is_told_to_open_a_home_folder_to_list_it(box, data):
+    more = {"env": {"HOME": data}}
+    result = run(box, ["ls", data], **more)
+    line = f"filesystem: {{list: ['{data}']}}"
+    assert result.exit == 2 and line in result.stderr and "--ro" not in result.stderr, result
+    # The very words work.
+    write_policy(box, f"{line}\n")
+    result = run(box, ["ls", data], **more)
+    assert result.exit == 0 and "a.txt\n" in result.stdout, result
+
+
+@once
 def test_nobody_is_told_to_open_a_whole_home_folder(box, data):
     """A name that is not there is allowed by its folder; not if that is the home folder."""
     result = run(box, ["sh", "-c", f"echo x >{data}/new; echo x >~/.new"], ["--json"])
@@ -65,6 +77,22 @@ def test_nobody_is_told_to_open_a_whole_home_folder(box, data):
     box.identity.file(box.home(".new"), "")
     result = run(box, ["sh", "-c", "echo x >~/.new && cat ~/.new"], home["flag"].split())
     assert result.stdout == "x\n", result
+
+
+@once
+def test_nobody_is_told_to_open_what_many_programs_use(box):
+    """In ~/.config is what is started at every login: what the line names opens no more than it has to."""
+    box.identity.folder(box.home(".config/tool"))
+    box.identity.folder(box.home(".cargo/bin"))
+    result = run(box, ["sh", "-c", "mkdir ~/.config/new; echo x >~/.config/tool/new; touch ~/.config; "
+                       "mkdir -p ~/.local/share/new; touch ~/.cargo/new"], ["--json"])
+    flags = [denied["flag"] for denied in json.loads(result.stdout)["denials"]]
+    assert flags == [f"--rw {box.home('.config/new')}", f"--rw {box.home('.config/tool')}", None,
+                     f"--rw {box.home('.local/share/new')}", f"--rw {box.home('.cargo/new')}"], result
+    box.identity.folder(box.home(".config/new"))
+    result = run(box, ["sh", "-c", "echo x >~/.config/new/x && cat ~/.config/new/x; "
+                       "mkdir ~/.config/autostart"], flags[0].split())
+    assert result.stdout == "x\n" and result.exit == 1, result
 
 
 @pytest.mark.parametrize("words", [(), ("--tty", "always")], ids=["plain", "terminal"])
@@ -224,6 +252,32 @@ def test_verbs(box, data):
         assert session.result()[:2] == (1, "content of a\n")
         result = sandbox(box, "approve", session.sid, asked["id"])
         assert result.exit == 125, result
+
+
+@once
+def test_verbs_about_names(box, data):
+    """A home folder can be listed for longer, and whoever allows that is told how little it is."""
+    more = {"env": {"HOME": data}}
+    with asking(box, ["sh", "-c", f"ls {data}; ls {data}; cat {data}/a.txt"], **more) as session:
+        viewer = box.popen([box.world.command, "watch", session.sid], stdout=subprocess.PIPE, stdin=subprocess.DEVNULL,
+                           text=True)
+        try:
+            assert "wants to list" in (line := viewer.stdout.readline()) and "its names, nothing else" in line, line
+        finally:
+            viewer.kill()
+            viewer.communicate()
+        asked = pending(session)[0]
+        assert (asked["op"], asked["path"], asked["names"], asked["widest"]) == ("list", data, True, "org"), asked
+        for words, why in ((("approve", "--tree", data), "too much to allow"), (("deny",), "can be denied only once")):
+            result = sandbox(box, words[0], session.sid, asked["id"], "--session", *words[1:])
+            assert result.exit == 125 and why in result.stderr, result
+        result = sandbox(box, "approve", session.sid, asked["id"], "--session")
+        assert result.exit == 0 and "only the names in it" in result.stderr, result
+        asked = eventually(lambda: pending(session))[0]
+        assert (asked["op"], asked["path"], asked["names"]) == ("read", f"{data}/a.txt", False), asked
+        assert sandbox(box, "deny", session.sid, asked["id"]).exit == 0
+        code, out, _ = session.result()
+    assert code == 1 and out.count("a.txt\n") == 2 and "content" not in out, out
 
 
 def pending(session):

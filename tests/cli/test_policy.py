@@ -1,7 +1,9 @@
 """sandbox policy from outside: show, check, explain, trust."""
 
 import json
+import os
 import shutil
+import socket
 import subprocess
 
 import pytest
@@ -143,3 +145,40 @@ def test_killed_while_it_writes(world, sandbox, call):
 def test_wrong_words(world, words):
     result = world(*words)
     assert result.returncode == FAILURE and "sandbox: " in result.stderr
+
+
+def bind_socket(path):
+    with socket.socket(socket.AF_UNIX) as made:
+        made.bind(str(path))
+
+
+NOT_A_FILE = {"FIFO": os.mkfifo, "folder": os.mkdir, "socket": bind_socket,
+              "device": lambda path: os.symlink("/dev/null", path),
+              "symbolic link": lambda path: os.symlink("/nowhere/at/all", path)}
+
+
+@pytest.mark.parametrize("name", ["policy.yaml", "grants.yaml"])
+@pytest.mark.parametrize("kind", NOT_A_FILE)
+def test_what_is_in_the_place_of_a_store_is_named(world, name, kind):
+    """Nobody knows which rules were meant to be there: nothing starts, and nothing hangs."""
+    store = world.home / ".config/sandbox" / name
+    store.parent.mkdir(parents=True)
+    NOT_A_FILE[kind](store)
+    result = world("show")
+    assert result.returncode == FAILURE
+    assert f"{store}: this is a {kind}" in result.stderr and "remove it" in result.stderr
+
+
+@pytest.mark.parametrize("place", [".config", ".config/sandbox"])
+@pytest.mark.parametrize("lay, what", [
+    (lambda path: path.symlink_to("/nowhere/at/all"), "this is a symbolic link that leads nowhere"),
+    (lambda path: path.write_text(""), "this is a file, not a folder"),
+], ids=["link", "file"])
+def test_the_folder_of_a_store_is_no_folder(world, place, lay, what):
+    path = world.home / place
+    path.parent.mkdir(exist_ok=True)
+    assert world("show").returncode == 0  # control: an absent folder is no rules
+    lay(path)
+    result = world("show")
+    assert result.returncode == FAILURE
+    assert f"{path}: {what}" in result.stderr and "remove it" in result.stderr

@@ -350,6 +350,38 @@ def test_long_line_of_a_client_that_never_reads(session):
     session.check()
 
 
+def test_who_sends_much_does_not_keep_others_waiting(session):
+    """All is there at once when the monitor looks: the one request comes after one of each, not after all."""
+    monitor, many, lines = sessions.monitor_of(session.box, session.sid), 20, 700
+    clients = [session.connect() for _ in range(many)]
+    with session.connect() as other:
+        os.kill(monitor, signal.SIGSTOP)
+        try:
+            for client in clients:
+                client.send(b'{"cmd":"cmd.pending"}\n' * lines)
+            other.send({"cmd": "cmd.info"})
+        finally:
+            os.kill(monitor, signal.SIGCONT)
+        assert other.message()["sid"] == session.sid
+        os.kill(monitor, signal.SIGSTOP)
+        try:
+            for client in clients:
+                client.socket.setblocking(False)
+            answered = sum(waiting_lines(client) for client in clients)
+        finally:
+            os.kill(monitor, signal.SIGCONT)
+        assert answered < many * lines / 7, answered  # those that were answered while nobody looked, too
+    for client in clients:
+        client.socket.close()
+
+
+def waiting_lines(client):
+    try:
+        return client.socket.recv(1 << 20).count(b"\n")
+    except BlockingIOError:
+        return 0
+
+
 def test_too_many_clients(session):
     clients = [session.connect() for _ in range(CLIENT_LIMIT)]
     try:

@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from harness import DYNAMIC
 from rows import Row, judge, refuses, table, varies
 
 pytestmark = pytest.mark.escape
@@ -176,8 +177,9 @@ def test_socket_with_a_relative_name(box):
     try_socket(box, "E109.relative", "{home}/some/where/control.sock", absolute=False)
 
 
-def test_socket_of_a_server_that_starts_later(box):
-    path = box.home("later", "control.sock")
+@pytest.mark.parametrize("place", ["home", "project"])
+def test_socket_of_a_server_that_starts_later(box, place):
+    path = getattr(box, {"home": "home", "project": "path"}[place])("later", "control.sock")
     box.identity.folder(os.path.dirname(path))
     script = "touch ready; until [ -e go ]; do sleep 0.02; done; exec \"$@\""
     process = box.start(["sh", "-c", script, "sh", box.attempt, "unix", path], text=True,

@@ -24,6 +24,11 @@ def hard_link_in_project(box):
     os.link(box.home(".ssh/id_ed25519"), box.path("innocent"))
 
 
+def hard_link_of_pattern(box):
+    """What is known to be a secret only when the walk comes to its name."""
+    os.link(box.path(".env"), box.path("innocent"))
+
+
 def secret_is_symlink(box):
     """As people do who keep their dot files in a repository."""
     os.rename(box.home(".netrc"), box.home("dotfiles-netrc"))
@@ -103,6 +108,7 @@ TRICKS = [
     Row("E15.opath-project", ["E15.opath", "{project}/.env"]),
     Row("E15.before", ["read", "{home}/innocent"], ground=hard_link_outside),
     Row("E15.before-in-project", ["read", "{project}/innocent"], ground=hard_link_in_project),
+    Row("E15.before-by-pattern", ["read", "{project}/innocent"], ground=hard_link_of_pattern),
     Row("E16", ["E16", "{secret}"]),
     Row("E16.project", ["E16", "{project}/.env"]),
     Row("E17.proc", ["E17", "{home}/readable.txt", "/proc/self/fd"], {"EROFS", "EACCES"},
@@ -291,3 +297,22 @@ def test_ordinary_files_are_readable(box):
         assert box.run([box.attempt, "read", path]).verdict()[0] == "OPEN", path
     result = box.run([box.attempt, "write", box.path("new.txt")])
     assert result.verdict()[0] == "OPEN" and os.path.exists(box.path("new.txt")), result
+
+
+def test_second_names_on_a_mount_in_the_project(box, host_root):
+    """E15: a link cannot lead to another file system, but the secret may be there, too."""
+    folder = box.path("volume")
+    os.mkdir(folder)
+    subprocess.run(["mount", "-t", "tmpfs", "none", folder], check=True)
+    try:
+        for secret, second in ((".env", "by-pattern"), ("named", "by-rule")):
+            box.identity.file(os.path.join(folder, secret), box.canary)
+            os.link(os.path.join(folder, secret), os.path.join(folder, second))
+        box.identity.file(os.path.join(folder, "plain"), "ordinary")
+        command = ["sh", "-c", f"cd {folder}; cat plain by-pattern by-rule"]
+        control = box.plain(command)
+        result = box.run(command, options=["--blacklist", os.path.join(folder, "named")])
+    finally:
+        subprocess.run(["umount", "-l", folder], check=True)
+    assert control.stdout.count(box.canary) == 2, control
+    assert result.stdout == "ordinary", result

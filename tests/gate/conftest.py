@@ -1,6 +1,7 @@
 """Who meets which gate: each test of this folder runs with both triggers and both identities."""
 
 import os
+import platform
 
 import pytest
 
@@ -51,6 +52,19 @@ def ground(box):
     for path in (made, *(os.path.join(made, name) for name in os.listdir(made))):
         box.identity.own(path)
     return made
+
+
+@pytest.fixture
+def small(box, ground):
+    """The 32-bit program; the control: this kernel runs it."""
+    if platform.machine() != "x86_64" and not harness.find_built("gate-small"):
+        pytest.skip("no compiler for 32-bit programs was there (fix: apt install clang lld)")
+    program = gates.program(box.world, "gate-small")
+    try:
+        box.plain([program])
+    except OSError as reason:
+        pytest.skip(f"this kernel runs no 32-bit programs: {reason}")
+    return program
 
 
 @pytest.fixture

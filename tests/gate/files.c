@@ -153,6 +153,13 @@ static int do_path_only(const char *path) {
 }
 
 /* Of the name itself, as programs do that fear links. */
+/* The kernel goes by none of the other flags. */
+static int do_path_made(const char *path) {
+  int fd = open(path, O_PATH | O_CREAT | O_EXCL | O_WRONLY, 0600);
+  struct stat status;
+  return fd < 0 ? -1 : show_status(fstat(fd, &status), &status);
+}
+
 static int do_path_nofollow(const char *path) {
   int fd = open(path, O_PATH | O_NOFOLLOW);
   struct stat status;
@@ -548,6 +555,10 @@ static int do_traced_connect(const char *path) {
   return traced(do_connect, path);
 }
 
+static int do_traced_stat(const char *path) {
+  return traced(do_stat, path);
+}
+
 static int do_traced_inotify(const char *path) {
   return traced(do_inotify, path);
 }
@@ -741,6 +752,7 @@ static const struct {
     {"bad-resolve", do_bad_resolve},
     {"path-only", do_path_only},
     {"path-nofollow", do_path_nofollow},
+    {"path-made", do_path_made},
     {"directory", do_directory},
     {"nofollow", do_nofollow},
     {"list", do_list},
@@ -774,6 +786,7 @@ static const struct {
     {"thread-inotify", do_thread_inotify},
     {"traced-connect", do_traced_connect},
     {"traced-inotify", do_traced_inotify},
+    {"traced-stat", do_traced_stat},
     {"alarmed-connect", do_alarmed_connect},
     {"send", do_send},
     {"send-message", do_send_message},

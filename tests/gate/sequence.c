@@ -15,6 +15,7 @@
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,7 +31,7 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
-enum { PLACES = 4, WORDS = 8 };
+enum { PLACES = 4, WORDS = 8, ROOM = 4096 };
 
 static struct {
   int number, step;
@@ -66,17 +67,20 @@ static int folder(char **words, int at) {
   return strcmp(word(words, at), "-") == 0 ? AT_FDCWD : *place(words, at);
 }
 
-static char *path(char **words, int at) {
-  static __thread char rooms[2][4096];
-  char *room = rooms[at % 2], *text = word(words, at);
+static char *path_in(char *room, const char *text) {
   if (text[0] == '@')
-    snprintf(room, sizeof rooms[0], "%s%s", self.prefix, text + 1);
+    snprintf(room, ROOM, "%s%s", self.prefix, text + 1);
   else if (text[0] == '%')
-    snprintf(room, sizeof rooms[0], "/proc/self/fd/%d%s", self.fds[(text[1] - '0') % PLACES],
-             text + 2);
+    snprintf(room, ROOM, "/proc/self/fd/%d%s", self.fds[(text[1] - '0') % PLACES], text + 2);
   else
-    snprintf(room, sizeof rooms[0], "%s", strcmp(text, "''") == 0 ? "" : text);
+    snprintf(room, ROOM, "%s", strcmp(text, "''") == 0 ? "" : text);
   return room;
+}
+
+/* Of one call; a call has two at most. */
+static char *path(char **words, int at) {
+  static __thread char rooms[4][ROOM];
+  return path_in(rooms[at % 4], word(words, at));
 }
 
 /* ---- descriptors ---- */
@@ -98,6 +102,37 @@ static int do_openat2(char **words) {
   struct open_how how = {.flags = (unsigned)number(words, 3),
                          .resolve = (unsigned)number(words, 4)};
   return keep(words, (int)syscall(SYS_openat2, folder(words, 1), path(words, 2), &how, sizeof how));
+}
+
+/* Another process opens it, and hands it over. */
+static int do_passed(char **words) {
+  union {
+    struct cmsghdr header;
+    char room[CMSG_SPACE(sizeof(int))];
+  } control = {.header = {CMSG_LEN(sizeof(int)), SOL_SOCKET, SCM_RIGHTS}};
+  int ends[2], failed = 0;
+  struct iovec data = {&failed, sizeof failed};
+  struct msghdr message = {
+      .msg_iov = &data, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
+  if (socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends) < 0)
+    return -1;
+  pid_t pid = fork();
+  if (pid == 0) {
+    int fd = openat(folder(words, 1), path(words, 2), number(words, 3), 0640);
+    failed = fd < 0 ? errno : 0;
+    message.msg_controllen = fd < 0 ? 0 : sizeof control;
+    memcpy(CMSG_DATA(&control.header), &fd, sizeof fd);
+    _exit(sendmsg(ends[1], &message, 0) < 0);
+  }
+  close(ends[1]);
+  ssize_t got = recvmsg(ends[0], &message, MSG_CMSG_CLOEXEC);
+  close(ends[0]);
+  waitpid(pid, NULL, 0);
+  int fd = -1;
+  if (got == sizeof failed && failed == 0 && message.msg_controllen > 0)
+    memcpy(&fd, CMSG_DATA(&control.header), sizeof fd);
+  errno = got < 0 ? errno : failed ? failed : EIO;
+  return keep(words, fd);
 }
 
 static int do_close(char **words) {
@@ -375,6 +410,57 @@ static int do_flistxattr(char **words) {
   return show_names(text, flistxattr(*place(words, 0), text, sizeof text));
 }
 
+/* Linux 6.13 and 6.17; younger than the headers of most distributions. */
+#ifndef SYS_setxattrat
+#define SYS_setxattrat    463
+#define SYS_getxattrat    464
+#define SYS_listxattrat   465
+#define SYS_removexattrat 466
+#endif
+#ifndef SYS_file_getattr
+#define SYS_file_getattr 468
+#endif
+#ifndef SYS_fchmodat2
+#define SYS_fchmodat2 452
+#endif
+
+struct room {
+  uint64_t value;
+  uint32_t size, flags;
+};
+
+static int do_getxattrat(char **words) {
+  char text[64];
+  struct room room = {(uintptr_t)text, sizeof text, 0};
+  return show(text, syscall(SYS_getxattrat, folder(words, 0), path(words, 1), number(words, 2),
+                            "user.test", &room, sizeof room));
+}
+
+static int do_listxattrat(char **words) {
+  char text[1024];
+  return show_names(text, syscall(SYS_listxattrat, folder(words, 0), path(words, 1),
+                                  number(words, 2), text, sizeof text));
+}
+
+static int do_setxattrat(char **words) {
+  struct room room = {(uintptr_t) "x", 1, 0};
+  return (int)syscall(SYS_setxattrat, folder(words, 0), path(words, 1), number(words, 2),
+                      "user.made", &room, sizeof room);
+}
+
+static int do_removexattrat(char **words) {
+  return (int)syscall(SYS_removexattrat, folder(words, 0), path(words, 1), number(words, 2),
+                      "user.made");
+}
+
+static int do_attributes(char **words) {
+  uint64_t attributes[3] = {0};
+  if (syscall(SYS_file_getattr, folder(words, 0), path(words, 1), attributes, sizeof attributes,
+              number(words, 2)) < 0)
+    return -1;
+  return say("%llx", (unsigned long long)attributes[0]);
+}
+
 static int do_handle(char **words) {
   union {
     struct file_handle handle;
@@ -479,6 +565,21 @@ static int do_link(char **words) {
   return linkat(AT_FDCWD, path(words, 0), AT_FDCWD, path(words, 1), number(words, 2));
 }
 
+static int do_renameat(char **words) {
+  return renameat2(folder(words, 0), path(words, 1), folder(words, 2), path(words, 3),
+                   (unsigned)number(words, 4));
+}
+
+static int do_linkat(char **words) {
+  return linkat(folder(words, 0), path(words, 1), folder(words, 2), path(words, 3),
+                number(words, 4));
+}
+
+static int do_fchmodat2(char **words) {
+  return (int)syscall(SYS_fchmodat2, folder(words, 0), path(words, 1), number(words, 2),
+                      number(words, 3));
+}
+
 static int do_symlink(char **words) {
   return symlinkat("file", folder(words, 0), path(words, 1));
 }
@@ -519,33 +620,69 @@ static const struct {
   const char *name;
   int (*make)(char **words);
 } calls[] = {
-    {"open", do_open},           {"openat2", do_openat2},
-    {"close", do_close},         {"dup", do_dup},
-    {"read", do_read},           {"write", do_write},
-    {"seek", do_seek},           {"mmap", do_mmap},
-    {"flags", do_flags},         {"flock", do_flock},
-    {"lock", do_lock},           {"fallocate", do_fallocate},
-    {"ftruncate", do_ftruncate}, {"fsync", do_fsync},
-    {"fchmod", do_fchmod},       {"copy", do_copy},
-    {"sendfile", do_sendfile},   {"splice", do_splice},
-    {"list", do_list},           {"names", do_names},
-    {"fstat", do_fstat},         {"stat", do_stat},
-    {"statx", do_statx},         {"same", do_same},
-    {"enter", do_enter},         {"access", do_access},
-    {"readlink", do_readlink},   {"statfs", do_statfs},
-    {"fstatfs", do_fstatfs},     {"getxattr", do_getxattr},
-    {"lgetxattr", do_lgetxattr}, {"fgetxattr", do_fgetxattr},
-    {"listxattr", do_listxattr}, {"flistxattr", do_flistxattr},
-    {"handle", do_handle},       {"chdir", do_chdir},
-    {"fchdir", do_fchdir},       {"getcwd", do_getcwd},
-    {"execute", do_execute},     {"connect", do_connect},
-    {"send", do_send},           {"bind", do_bind},
-    {"mkdir", do_mkdir},         {"unlink", do_unlink},
-    {"rename", do_rename},       {"link", do_link},
-    {"symlink", do_symlink},     {"mknod", do_mknod},
-    {"truncate", do_truncate},   {"chmod", do_chmod},
-    {"chown", do_chown},         {"utimens", do_utimens},
-    {"times", do_times},         {"setxattr", do_setxattr},
+    {"open", do_open},
+    {"openat2", do_openat2},
+    {"close", do_close},
+    {"dup", do_dup},
+    {"read", do_read},
+    {"write", do_write},
+    {"seek", do_seek},
+    {"mmap", do_mmap},
+    {"flags", do_flags},
+    {"flock", do_flock},
+    {"lock", do_lock},
+    {"fallocate", do_fallocate},
+    {"ftruncate", do_ftruncate},
+    {"fsync", do_fsync},
+    {"fchmod", do_fchmod},
+    {"copy", do_copy},
+    {"sendfile", do_sendfile},
+    {"splice", do_splice},
+    {"list", do_list},
+    {"names", do_names},
+    {"fstat", do_fstat},
+    {"stat", do_stat},
+    {"statx", do_statx},
+    {"same", do_same},
+    {"enter", do_enter},
+    {"access", do_access},
+    {"readlink", do_readlink},
+    {"statfs", do_statfs},
+    {"fstatfs", do_fstatfs},
+    {"getxattr", do_getxattr},
+    {"lgetxattr", do_lgetxattr},
+    {"fgetxattr", do_fgetxattr},
+    {"listxattr", do_listxattr},
+    {"flistxattr", do_flistxattr},
+    {"handle", do_handle},
+    {"chdir", do_chdir},
+    {"fchdir", do_fchdir},
+    {"getcwd", do_getcwd},
+    {"execute", do_execute},
+    {"connect", do_connect},
+    {"send", do_send},
+    {"bind", do_bind},
+    {"mkdir", do_mkdir},
+    {"unlink", do_unlink},
+    {"rename", do_rename},
+    {"link", do_link},
+    {"symlink", do_symlink},
+    {"mknod", do_mknod},
+    {"truncate", do_truncate},
+    {"chmod", do_chmod},
+    {"chown", do_chown},
+    {"utimens", do_utimens},
+    {"times", do_times},
+    {"setxattr", do_setxattr},
+    {"passed", do_passed},
+    {"getxattrat", do_getxattrat},
+    {"listxattrat", do_listxattrat},
+    {"setxattrat", do_setxattrat},
+    {"removexattrat", do_removexattrat},
+    {"attributes", do_attributes},
+    {"renameat", do_renameat},
+    {"linkat", do_linkat},
+    {"fchmodat2", do_fchmodat2},
 };
 
 static void make(char **words) {

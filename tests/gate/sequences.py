@@ -152,8 +152,8 @@ class Maker:
         flags = self.random.choices(
             (R | NB, R | NB | DIR, PATH, PATH | NOF, PATH | DIR, R | NB | NOF, W | NB, RW | NB, RW | NB | CREAT,
              W | NB | CREAT | EXCL, W | NB | TRUNC, W | NB | APPEND, os.O_TMPFILE | RW, os.O_NOATIME | NB,
-             PATH | NOF | DIR),
-            (30, 12, 18, 6, 6, 4, 4, 3, 2, 2, 2, 2, 1, 1, 2))[0]
+             PATH | NOF | DIR, PATH | CREAT | EXCL, PATH | RW),
+            (30, 12, 18, 6, 6, 4, 4, 3, 2, 2, 2, 2, 1, 1, 2, 2, 1))[0]
         if not self.writes and flags & (W | RW | CREAT) and self.random.random() < 0.5:
             flags = R | NB
         if slot not in self.opened:
@@ -161,7 +161,7 @@ class Maker:
         if self.random.random() < 0.2:
             resolve = self.one_of(0, NO_MAGIC, NO_SYMLINKS, BENEATH, IN_ROOT)
             return f"openat2 {slot} {self.at()} {flags} {resolve}"
-        return f"open {slot} {self.at()} {flags}"
+        return f"{self.random.choices(('open', 'passed'), (9, 1))[0]} {slot} {self.at()} {flags}"
 
     def look_call(self):
         return self.one_of(
@@ -179,6 +179,10 @@ class Maker:
             lambda: f"lgetxattr {self.path()} user.test", lambda: f"fgetxattr {self.place()} user.test",
             lambda: f"listxattr {self.path()}", lambda: f"flistxattr {self.place()}",
             lambda: f"handle {self.at()} {self.one_of(0, SYMFOLLOW)}",
+            lambda: f"getxattrat {self.at()} {self.one_of(0, NOFOLLOW)}",
+            lambda: f"getxattrat {self.place()} '' {EMPTY}",
+            lambda: f"listxattrat {self.at()} {self.one_of(0, NOFOLLOW)}",
+            lambda: f"attributes {self.at()} {self.one_of(0, NOFOLLOW)}",
             lambda: f"names {self.path()}", lambda: f"names {self.path()}",
             lambda: "getcwd")()
 
@@ -207,6 +211,12 @@ class Maker:
             lambda: f"mkdir - {either()}", lambda: f"unlink {self.at()} {self.one_of(0, 0, REMOVEDIR)}",
             lambda: f"rename {self.path()} {either()} {self.one_of(0, 0, 1, 2)}",
             lambda: f"link {self.path()} {either()} {self.one_of(0, SYMFOLLOW)}",
+            lambda: f"renameat {self.at()} {self.at()} {self.one_of(0, 1, 2)}",
+            lambda: f"linkat {self.at()} - {either()} {self.one_of(0, SYMFOLLOW)}",
+            lambda: f"linkat {self.place()} '' - {either()} {EMPTY}",
+            lambda: f"fchmodat2 {self.at()} {0o711} {self.one_of(0, NOFOLLOW)}",
+            lambda: f"setxattrat {self.at()} {self.one_of(0, NOFOLLOW)}",
+            lambda: f"removexattrat {self.at()} {self.one_of(0, NOFOLLOW)}",
             lambda: f"symlink - {either()}", lambda: f"mknod - {either()} {self.one_of(0o10644, 0o100644)}",
             lambda: f"truncate {self.path()}", lambda: f"chmod {self.at()} {self.one_of(0o600, 0o755)}",
             lambda: f"chown {self.at()} {self.one_of(0, NOFOLLOW)}", lambda: f"utimens {self.at()} 0",

@@ -12,20 +12,33 @@ enum {
   NR_EXECVE = 11,
   NR_ACCESS = 33,
   NR_WAIT4 = 114,
+  NR_STATFS = 99,
   NR_STAT64 = 195,
+  NR_LSTAT64 = 196,
+  NR_LGETXATTR = 230,
+  NR_LLISTXATTR = 233,
+  NR_GETXATTRAT = 464,
+  NR_LISTXATTRAT = 465,
+  NR_FILE_GETATTR = 468,
 #if defined(__i386__)
+  NR_STATFS64 = 268,
   NR_INOTIFY_INIT = 291,
   NR_INOTIFY_ADD_WATCH = 292,
   NR_OPENAT = 295,
+  NR_FSTATAT64 = 300,
+  NR_READLINKAT = 305,
   NR_SOCKET = 359,
   NR_CONNECT = 362,
   NR_STATX = 383,
 #else /* arm */
+  NR_STATFS64 = 266,
   NR_SOCKET = 281,
   NR_CONNECT = 283,
   NR_INOTIFY_INIT = 316,
   NR_INOTIFY_ADD_WATCH = 317,
   NR_OPENAT = 322,
+  NR_FSTATAT64 = 327,
+  NR_READLINKAT = 332,
   NR_STATX = 397,
 #endif
 };
@@ -38,24 +51,32 @@ struct address {
 };
 
 #if defined(__i386__)
-static int call(word number, word a, word b, word c, word d, word e) {
+/* The sixth argument has the register that the compiler may keep its frame in. */
+static int call(word number, word a, word b, word c, word d, word e, word f) {
   int result;
-  __asm__ volatile("int $0x80"
+  __asm__ volatile("pushl %7\n  pushl %%ebp\n  movl 4(%%esp), %%ebp\n  int $0x80\n"
+                   "  popl %%ebp\n  addl $4, %%esp"
                    : "=a"(result)
-                   : "a"(number), "b"(a), "c"(b), "d"(c), "S"(d), "D"(e)
+                   : "a"(number), "b"(a), "c"(b), "d"(c), "S"(d), "D"(e), "m"(f)
                    : "memory");
   return result;
 }
 #else
-static int call(word number, word a, word b, word c, word d, word e) {
+static int call(word number, word a, word b, word c, word d, word e, word f) {
   register word r7 __asm__("r7") = number, r0 __asm__("r0") = a, r1 __asm__("r1") = b;
   register word r2 __asm__("r2") = c, r3 __asm__("r3") = d, r4 __asm__("r4") = e;
-  __asm__ volatile("svc #0" : "+r"(r0) : "r"(r7), "r"(r1), "r"(r2), "r"(r3), "r"(r4) : "memory");
+  register word r5 __asm__("r5") = f;
+  __asm__ volatile("svc #0"
+                   : "+r"(r0)
+                   : "r"(r7), "r"(r1), "r"(r2), "r"(r3), "r"(r4), "r"(r5)
+                   : "memory");
   return (int)r0;
 }
 #endif
 
-#define PLAIN(number, a, b, c) call(number, (word)(a), (word)(b), (word)(c), 0, 0)
+#define PLAIN(number, a, b, c) call(number, (word)(a), (word)(b), (word)(c), 0, 0, 0)
+#define FIVE(number, a, b, c, d, e)                                                                \
+  call(number, (word)(a), (word)(b), (word)(c), (word)(d), (word)(e), 0)
 
 static word length(const char *text) {
   word count = 0;
@@ -111,9 +132,78 @@ static int do_stat(const char *path) {
   return PLAIN(NR_STAT64, path, status, 0);
 }
 
+/* What is told, byte by byte. */
+static unsigned char told[160];
+
+static int show_told(int result, word count) {
+  static const char digits[] = "0123456789abcdef";
+  char text[2 * sizeof told + 1];
+  for (word i = 0; i < count; i++) {
+    text[2 * i] = digits[told[i] >> 4];
+    text[2 * i + 1] = digits[told[i] & 15];
+  }
+  for (word i = 0; i < sizeof told; i++)
+    told[i] = 0;
+  text[2 * count] = '\0';
+  if (result >= 0)
+    print(text);
+  return result;
+}
+
+static int do_whole_stat(const char *path) {
+  return show_told(PLAIN(NR_STAT64, path, told, 0), sizeof told);
+}
+
+static int do_whole_lstat(const char *path) {
+  return show_told(PLAIN(NR_LSTAT64, path, told, 0), sizeof told);
+}
+
+static int do_whole_fstatat(const char *path) {
+  return show_told(FIVE(NR_FSTATAT64, AT_FDCWD, path, told, 0, 0), sizeof told);
+}
+
+/* The kind of file system, its block size and the number of all blocks; others change. */
+static int do_statfs(const char *path) {
+  return show_told(PLAIN(NR_STATFS, path, told, 0), 12);
+}
+
+static int do_statfs64(const char *path) {
+  return show_told(PLAIN(NR_STATFS64, path, 84, told), 16);
+}
+
+static int do_lgetxattr(const char *path) {
+  return show_told(FIVE(NR_LGETXATTR, path, "user.test", told, 20, 0), 24);
+}
+
+static int do_getxattrat(const char *path) {
+  const struct {
+    unsigned long long value;
+    word size, flags;
+  } room = {(word)told, 20, 0};
+  return show_told(call(NR_GETXATTRAT, (word)AT_FDCWD, (word)path, 0, (word) "user.test",
+                        (word)&room, sizeof room),
+                   24);
+}
+
+static int do_llistxattr(const char *path) {
+  return show_told(PLAIN(NR_LLISTXATTR, path, told, 40), 44);
+}
+
+static int do_listxattrat(const char *path) {
+  return show_told(FIVE(NR_LISTXATTRAT, AT_FDCWD, path, 0, told, 40), 44);
+}
+
+static int do_readlinkat(const char *path) {
+  return FIVE(NR_READLINKAT, AT_FDCWD, path, told, 40, 0);
+}
+
+static int do_file_getattr(const char *path) {
+  return show_told(FIVE(NR_FILE_GETATTR, AT_FDCWD, path, told, 24, 0), 28);
+}
+
 static int do_statx(const char *path) {
   static char status[512];
-  return call(NR_STATX, (word)AT_FDCWD, (word)path, 0, 0x7ff, (word)status);
+  return FIVE(NR_STATX, AT_FDCWD, path, 0, 0x7ff, status);
 }
 
 static int do_access(const char *path) {
@@ -156,15 +246,34 @@ static const struct {
   const char *name;
   int (*use)(const char *path);
 } ways[] = {
-    {"open", do_open},       {"openat", do_openat},   {"path-only", do_path_only},
-    {"stat", do_stat},       {"statx", do_statx},     {"access", do_access},
-    {"inotify", do_inotify}, {"connect", do_connect}, {"execute", do_execute},
+    {"open", do_open},
+    {"openat", do_openat},
+    {"path-only", do_path_only},
+    {"stat", do_stat},
+    {"statx", do_statx},
+    {"access", do_access},
+    {"inotify", do_inotify},
+    {"connect", do_connect},
+    {"execute", do_execute},
+    {"whole-stat", do_whole_stat},
+    {"whole-lstat", do_whole_lstat},
+    {"whole-fstatat", do_whole_fstatat},
+    {"statfs", do_statfs},
+    {"statfs64", do_statfs64},
+    {"lgetxattr", do_lgetxattr},
+    {"getxattrat", do_getxattrat},
+    {"llistxattr", do_llistxattr},
+    {"listxattrat", do_listxattrat},
+    {"readlinkat", do_readlinkat},
+    {"file-getattr", do_file_getattr},
 };
 
 static const struct {
   int number;
   const char *name;
-} errors[] = {{1, "EPERM"}, {2, "ENOENT"}, {13, "EACCES"}, {38, "ENOSYS"}, {111, "ECONNREFUSED"}};
+} errors[] = {{1, "EPERM"},      {2, "ENOENT"},      {13, "EACCES"},
+              {22, "EINVAL"},    {38, "ENOSYS"},     {61, "ENODATA"},
+              {75, "EOVERFLOW"}, {95, "EOPNOTSUPP"}, {111, "ECONNREFUSED"}};
 
 static void print_error(int number) {
   for (word i = 0; i < sizeof errors / sizeof errors[0]; i++) {

@@ -116,16 +116,44 @@ def test_they_stay_covered_in_a_folder_that_is_allowed(box, gate, secrets, write
 
 
 def test_their_second_names_stay_covered(box, gate, secrets):
-    """A hard link is the same file by a name that says nothing. One of what is no secret can be read, and so can what
-    was itself asked about. The control: outside all can be read."""
+    """A hard link is the same file by a name that says nothing. One of what is no secret can be read. The control:
+    outside all can be read."""
     os.link(f"{secrets}/.env", f"{secrets}/sub/deep/innocent")
-    os.link(f"{secrets}/sub/prod.env", f"{secrets}/asked")
+    os.link(f"{secrets}/sub/prod.env", f"{secrets}/other")
     os.link(f"{secrets}/sub/environment", f"{secrets}/sub/harmless")
-    names = ("asked", "sub/harmless", "sub/deep/innocent")
+    names = ("sub/harmless", "other", "sub/deep/innocent")
     assert box.plain(["/bin/sh", "-c", cat(secrets, *names)]).stdout.count(box.canary) == 2
     inside, asked = run(box, gate, cat(secrets, *names, "sub/prod.env"), lambda event: approve(tree=secrets))
-    assert inside.stdout == f"{box.canary} sub/prod.env\ncontent of sub/environment\n", inside
-    assert asked == [("read", f"{secrets}/asked")], asked
+    assert inside.stdout == "content of sub/environment\n", inside
+    assert asked == [("read", f"{secrets}/sub/harmless")], asked
+
+
+@pytest.mark.parametrize("part", ["sub/environment", "sub/deep/harmless"])
+def test_their_second_names_stay_covered_in_parts_of_the_folder(box, gate, secrets, part):
+    """Something in it was allowed by itself before, so that the rest is granted in parts: the secret whose second name
+    lies in one is in another. The control: what is no secret there can be read."""
+    for name in ("innocent", "harmless", "other"):
+        os.link(f"{secrets}/{'.env' if name == 'innocent' else 'sub/environment'}", f"{secrets}/sub/deep/{name}")
+    names = (part, "file", "sub/deep/innocent", "sub/deep/other")
+    answers = iter([approve(), approve(tree=secrets)])
+    inside, asked = run(box, gate, cat(secrets, *names), lambda event: next(answers))
+    assert inside.stdout == "content of sub/environment\ncontent of the file\ncontent of sub/environment\n", (inside, asked)
+    assert [path for _, path in asked] == [f"{secrets}/{part}", f"{secrets}/file"], asked
+
+
+def test_the_question_about_a_second_name_is_one_about_a_secret(box, gate, secrets):
+    """It warns, and the answer is for that one path and never kept."""
+    os.link(f"{secrets}/.env", f"{secrets}/innocent")
+    os.link(f"{secrets}/file", f"{secrets}/harmless")
+    questions = []
+
+    def answer(event):
+        questions.append((bool(event.get("secret")), event["widest"] == "session"))
+        return approve()
+
+    inside, _ = run(box, gate, cat(secrets, "innocent", "harmless"), answer)
+    assert box.canary in inside.stdout and "content of the file" in inside.stdout, inside
+    assert questions == [(True, True), (False, False)]
 
 
 def test_they_stay_covered_by_an_answer_that_was_kept(box, gate, secrets):

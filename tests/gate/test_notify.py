@@ -1,5 +1,6 @@
 """What only the trigger by seccomp notify has: its empty root, its listener, its folders."""
 
+import contextlib
 import json
 import os
 import shlex
@@ -94,13 +95,105 @@ def test_a_folder_that_is_covered_later_still_works(box, ground):
 
 
 def test_a_socket_in_a_folder_that_is_covered_later_can_be_spoken_to(box, ground):
-    """As by its whole path, which is the control."""
-    answers = iter([gates.approve("once"), gates.approve("session")])
+    """As by its whole path, which is the control. That the folder was allowed is not enough."""
+    answers = iter([gates.approve("once"), *2 * [gates.approve("session")], gates.deny()])
     connect = f"{gates.files(box)} connect"
-    script = f"cd {ground}/sub && (cd / && ls {ground}/sub >/dev/null) && {connect} {ground}/sub/socket; {connect} socket"
-    with gates.listening(box, f"{ground}/sub/socket"):
+    script = f"cd {ground}/sub && (cd / && ls {ground}/sub >/dev/null) && {connect} {ground}/sub/socket; {connect} socket; {connect} other"
+    with gates.listening(box, f"{ground}/sub/socket"), gates.listening(box, f"{ground}/sub/other"):
         result, asked = shell(box, script, lambda event: next(answers))
-    assert result.stdout == "connect ok\n" * 2, (result, asked)
+    assert result.stdout == "connect ok\n" * 2 + "connect EACCES\n", (result, asked)
+    assert asked[2:] == [("connect", f"{ground}/sub/socket"), ("connect", f"{ground}/sub/other")], asked
+
+
+COVERED_WAYS = [(way, what) for what in ("folder", "link", "file") for way in (
+    "stat", "lstat", "statx", "access", "faccessat2", "readlink", "getxattr", "listxattr", "statfs", "path-only",
+    "path-nofollow", "directory", "list", "openat2", "open", "chdir", "inotify")]
+
+
+@pytest.fixture
+def covered(box, ground):
+    """Stands in a folder by an approval for once, while another process has it approved: a mount covers it."""
+    for old, new in (("below", "file"), ("allowed", "folder")):
+        os.rename(f"{ground}/sub/{old}", f"{ground}/sub/{new}")
+    os.symlink("file", f"{ground}/sub/link")
+    answers = iter([gates.approve("once")])
+
+    def perform(script, options=()):
+        inside, asked = shell(box, f"cd {ground}/sub && (cd / && ls {ground}/sub >/dev/null) && {script}",
+                              lambda event: next(answers, gates.approve()), options)
+        return gates.lines(inside), asked
+
+    return perform
+
+
+def test_calls_from_a_folder_that_is_covered_later_are_what_they_are(box, ground, covered):
+    """The kernel would not meet the mount from there; each by a process of its own that stands there."""
+    script = "; ".join(f"{gates.files(box)} {way} {what}" for way, what in COVERED_WAYS)
+    inside, asked = covered(script)
+    outside = gates.lines(box.plain(["/bin/sh", "-c", f"cd {ground}/sub && {script}"]))
+    assert inside == outside and {"chdir ok", "readlink file"} < set(inside), (inside, asked)
+    assert len(asked) == 2, asked
+
+
+HOLDS = """if True:
+    import os, subprocess, sys
+    held = os.open(sys.argv[1], os.O_PATH)
+    subprocess.run(["/bin/ls", sys.argv[1]], stdout=subprocess.DEVNULL)
+    print(oct(os.stat("allowed", dir_fd=held).st_mode))
+    inner = os.open("allowed", os.O_PATH, dir_fd=held)
+    print(os.listdir(os.open(".", os.O_RDONLY, dir_fd=inner)), os.readlink(f"/proc/self/fd/{inner}"))
+    os.fchdir(held)
+    os.chdir("allowed")
+    print(os.getcwd(), os.listdir())
+"""
+
+
+def test_a_descriptor_of_a_folder_that_is_covered_later_works(box, ground):
+    argv = ["/usr/bin/python3", "-ESs", "-c", HOLDS, f"{ground}/sub"]
+    answers = iter([gates.approve("once")])
+    inside, asked = gates.run(box, "notify", argv, lambda event: next(answers, gates.approve()))
+    assert gates.lines(inside) == gates.lines(box.plain(argv)), (inside, asked)
+    assert [path for _, path in asked] == [f"{ground}/sub"] * 2 and len(gates.lines(inside)) == 3, asked
+
+
+def test_who_is_traced_looks_from_a_folder_that_is_covered_later(box, ground, covered):
+    """Nobody else can hold it, to lead it into the mount."""
+    script = "; ".join(f"{gates.files(box)} traced-stat {what}" for what in ("file", "folder", "link"))
+    inside, asked = covered(script)
+    outside = gates.lines(box.plain(["/bin/sh", "-c", f"cd {ground}/sub && {script}"]))
+    assert inside == outside and not any("E" in line for line in inside), (inside, outside, asked)
+
+
+@pytest.mark.parametrize("asks", [False, True])
+def test_a_write_from_a_folder_that_is_covered_later_is_asked_about(box, ground, covered, asks):
+    """With ask_writes; the control: without, nobody is, and it is a read-only file system."""
+    box.identity.file(box.home("writes.yaml"), "version: 1\nfilesystem: {ask_writes: true}\n")
+    options = ["--policy", box.home("writes.yaml")] if asks else []
+    inside, asked = covered(f"{gates.files(box)} append file; {gates.files(box)} mkdir new", options)
+    expected = ["append ok", "mkdir ok"] if asks else ["append EROFS", "mkdir EROFS"]
+    assert inside == expected and len(asked) == 2 + 2 * asks, (inside, asked)
+
+
+def test_a_32_bit_program_looks_from_a_folder_that_is_covered_later(box, ground, covered, small):
+    """It cannot be led into the mount, and is told what is there."""
+    script = "; ".join(f"{small} {way} {what}" for way in ("stat", "statx", "access", "llistxattr", "readlinkat")
+                       for what in ("file", "folder", "link"))
+    inside, asked = covered(script)
+    outside = gates.lines(box.plain(["/bin/sh", "-c", f"cd {ground}/sub && {script}"]))
+    assert inside == outside and not any("E" in line for line in inside[:9]), (inside, outside, asked)
+
+
+@pytest.mark.parametrize("mounted", [False, True], ids=["", "in what may be read"])
+def test_to_remove_what_may_be_written_to_is_asked_about(box, ground, mounted):
+    """It is a write to its folder. The control: the answer no."""
+    box.identity.file(box.home("writes.yaml"), "version: 1\nfilesystem: {ask_writes: true}\n")
+    first = f"ls {ground} >/dev/null; " if mounted else ""
+    script = f"{first}echo more >>{ground}/file && rm {ground}/file"
+    for allowed in (False, True):
+        answers = iter([gates.approve()] * (1 + mounted) + [gates.approve() if allowed else gates.deny()])
+        inside, asked = shell(box, script, lambda event: next(answers), ["--policy", box.home("writes.yaml")])
+        assert [path for op, path in asked if op == "write"] == [f"{ground}/file", ground], (inside, asked)
+        assert os.path.exists(f"{ground}/file") != allowed, (inside, asked)
 
 
 def test_links_on_the_way_are_followed_and_repeated(box, ground):
@@ -233,3 +326,22 @@ def test_calls_beyond_what_can_wait_are_counted(box, ground):
         assert "44 requests were denied without asking" in err, err
         lines = dynamic.audit_lines(box, session.sid)
     assert sum(line.get("not_asked", 0) for line in lines) == 44
+
+
+LOOKS = ("whole-stat", "whole-lstat", "whole-fstatat", "statx", "statfs", "statfs64", "access", "lgetxattr", "getxattrat",
+         "llistxattr", "listxattrat", "readlinkat", "file-getattr")
+
+
+@pytest.mark.parametrize("scope", ["once", "session"])
+def test_a_32_bit_program_is_told_what_it_is_told_outside(box, ground, small, scope):
+    """Byte by byte: what it may look at once the monitor tells it, in the kernel's place."""
+    argv = [small]
+    for way in LOOKS:
+        path = box.identity.file(f"{ground}/{way}/file", f"content for {way}\n")
+        with contextlib.suppress(OSError):  # where there are none, both say so
+            os.setxattr(path, "user.test", b"value of it")
+        argv += [way, path]
+    outside = box.plain(argv)
+    inside, asked = gates.run(box, "notify", argv, lambda event: gates.approve(scope))
+    assert gates.lines(inside) == gates.lines(outside), (inside, asked)
+    assert len(asked) == len(LOOKS) and not any("EACCES" in line for line in gates.lines(outside)), outside

@@ -275,6 +275,14 @@ def test_the_most_specific_rule_decides(profile):
     )
 
 
+def test_listed_names_change_nothing(profile):
+    """They are for the gate of dynamic mode."""
+    profile("filesystem: {list: [/srv/closed/in, ., ~], hide: [/srv/closed], read: [/srv/closed/shown]}\n").check(
+        *files("deny", "file-read-data", "/srv/closed/x", "/srv/closed/in", HOME + "/.ssh/id_rsa"),
+        *files("allow", "file-read-data", "/srv/closed/shown/x"),
+        *files("allow", "file-write-data", PROJECT + "/main.c"))
+
+
 def test_unprotect(profile):
     profile("""filesystem:
   unprotect: [.git/config, .git/hooks/pre-commit]

@@ -40,7 +40,11 @@ static int store(void *context, enum grant_scope scope, const struct grant *gran
   if (ground->store_fails)
     return sb_fail(error, SB_CODE_DENIED, 13, "writing grants");
   strv_addf(&ground->stored, "%s %s %s%s by %s", scope_name(scope), grant->allow ? "allow" : "deny",
-            grant->path ? grant->path : grant->host, grant->writable ? " rw" : "", grant->by);
+            grant->path ? grant->path : grant->host,
+            grant->names      ? " names"
+            : grant->writable ? " rw"
+                              : "",
+            grant->by);
   return 0;
 }
 

@@ -5,7 +5,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "core/alloc.h"
 #include "core/cleanup.h"
 #include "core/error.h"
 #include "core/escape.h"
@@ -211,6 +210,22 @@ static void test_status(void **state) {
   assert_int_equal(strtoull(status_field(text, "SigPnd:"), NULL, 16), 0x100);
 }
 
+static void test_status_signals(void **state) {
+  (void)state;
+  static const struct {
+    const char *text;
+    bool ends;
+  } rows[] = {
+      {"\nSigPnd:\t0\nShdPnd:\t4000\nSigBlk:\t0\n", true},     /* SIGTERM */
+      {"\nSigPnd:\t4000\nShdPnd:\t0\nSigBlk:\t4000\n", false}, /* blocked */
+      {"\nSigPnd:\t2000\nShdPnd:\t0\nSigBlk:\t0\n", false},    /* SIGALRM */
+      {"\nSigPnd:\t2000\nShdPnd:\t2\nSigBlk:\t0\n", true},     /* and SIGINT */
+      {"", false},
+  };
+  for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
+    assert_int_equal(status_ends_wait(rows[i].text), rows[i].ends);
+}
+
 /* ---- calls that end in time ---- */
 
 static void test_what_waits_for_us_ends_in_time(void **state) {
@@ -263,6 +278,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_base64),
     cmocka_unit_test(test_json_paths_round_trip),
     cmocka_unit_test(test_status),
+    cmocka_unit_test(test_status_signals),
     cmocka_unit_test(test_what_waits_for_us_ends_in_time),
     cmocka_unit_test(test_patience_ends),
 };

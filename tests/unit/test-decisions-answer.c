@@ -75,6 +75,98 @@ static void test_home_itself_only_once(void **state) {
   ask_file(ground, "/home/ann", WANT_LIST);
   assert_int_equal(reply_with(ground, true, SCOPE_SESSION, NULL), -1);
   assert_int_equal(reply_with(ground, true, SCOPE_ONCE, NULL), 0);
+  /* Nor is all that is in it denied with it; a folder in it is. */
+  ask_file(ground, "/home/ann", WANT_LIST);
+  assert_int_equal(reply_with(ground, false, SCOPE_SESSION, NULL), -1);
+  assert_int_equal(reply_with(ground, false, SCOPE_USER, NULL), -1);
+  assert_int_equal(ground->stored.count, 0);
+  assert_int_equal(reply_with(ground, false, SCOPE_ONCE, NULL), 0);
+  ask_file(ground, "/home/ann/notes", WANT_LIST);
+  assert_int_equal(reply_with(ground, false, SCOPE_USER, NULL), 0);
+}
+
+/* ---- the names in a folder, and nothing else ---- */
+
+static enum answer list_names(struct ground *ground, const char *path, uint64_t *ret_ticket,
+                              struct answered *ret_answer) {
+  struct access_request request = file(path, WANT_LIST);
+  request.names = request.folder = true;
+  return ask_for(ground, &request, ret_ticket, ret_answer);
+}
+
+static void test_names_of_a_home(void **state) {
+  (void)state;
+  _ground_ struct ground *ground = lay_with_person(NULL);
+  struct answered answer;
+  uint64_t ticket;
+  assert_int_equal(list_names(ground, "/home/ann", &ticket, NULL), ANSWER_PENDING);
+  /* Who says that it is the tree means more than can be allowed. */
+  assert_int_equal(reply_with(ground, true, SCOPE_SESSION, "/home/ann"), -1);
+  assert_int_equal(reply_with(ground, false, SCOPE_SESSION, NULL), -1);
+  assert_int_equal(reply_with(ground, true, SCOPE_SESSION, NULL), 0);
+  assert_true(ground->answers[ticket].names && !ground->answers[ticket].tree);
+  assert_true(json_is_true(json_object_get(last_record(ground), "names")));
+  assert_null(json_object_get(last_record(ground), "tree"));
+  assert_int_equal(list_names(ground, "/home/ann", &ticket, &answer), ANSWER_ALLOW);
+  assert_true(answer.names && !answer.tree);
+  assert_true(decisions_list(ground->decisions, "/home/ann"));
+  /* Nothing else of it, nor of what is in it or above it. */
+  ask_file(ground, "/home/ann", WANT_LIST);
+  ask_file(ground, "/home/ann/notes", WANT_READ);
+  assert_int_equal(list_names(ground, "/home/ann/notes", &ticket, NULL), ANSWER_PENDING);
+  assert_int_equal(list_names(ground, "/home", &ticket, NULL), ANSWER_PENDING);
+  assert_false(decisions_list(ground->decisions, "/home/ann/notes"));
+  assert_int_equal(answer_at_once(ground, "/home/ann/.ssh/id_rsa", WANT_READ), ANSWER_HIDE);
+  _cleanup_error_ struct sb_error error = {0};
+  size_t count;
+  assert_int_equal(decisions_save(ground->decisions, SCOPE_PROJECT, "ann", &count, &error), 0);
+  assert_string_equal(ground->stored.items[0], "project allow /home/ann names by ann");
+}
+
+/* Whoever waits for more than the names is not answered with them. */
+static void test_names_are_a_question_of_their_own(void **state) {
+  (void)state;
+  _ground_ struct ground *ground = lay_with_person(NULL);
+  uint64_t names, again;
+  assert_int_equal(list_names(ground, "/home/ann", &names, NULL), ANSWER_PENDING);
+  _cleanup_free_ char *id = xstrdup(ground->asked);
+  assert_int_equal(list_names(ground, "/home/ann", &again, NULL), ANSWER_PENDING);
+  uint64_t watch = ask_file(ground, "/home/ann", WANT_LIST);
+  assert_int_equal(ground->asked_count, 2);
+  _cleanup_error_ struct sb_error error = {0};
+  struct reply reply = {.allow = true, .scope = SCOPE_USER, .by = "ann"};
+  assert_int_equal(decisions_answer(ground->decisions, id, &reply, &error), 0);
+  assert_int_equal(ground->answers[names].answer, ANSWER_ALLOW);
+  assert_int_equal(ground->answers[again].answer, ANSWER_ALLOW);
+  assert_int_equal(ground->answers[watch].answer, ANSWER_PENDING);
+  assert_string_equal(ground->stored.items[0], "user allow /home/ann names by ann");
+}
+
+static void test_names_by_a_rule(void **state) {
+  (void)state;
+  _ground_ struct ground *ground =
+      lay_with_person("version: 1\nfilesystem: {list: [~, /data, ~/.ssh], hide: [/data]}\n");
+  struct answered answer;
+  uint64_t ticket;
+  assert_false(decisions_list(ground->decisions, "/home/ann")); /* not yet written down */
+  assert_int_equal(list_names(ground, "/home/ann", &ticket, &answer), ANSWER_ALLOW);
+  assert_true(answer.names && !answer.tree && answer.scope == SCOPE_SESSION);
+  assert_string_equal(field(last_record(ground), "by"), "policy");
+  assert_true(decisions_list(ground->decisions, "/home/ann"));
+  ask_file(ground, "/home/ann/notes", WANT_READ);
+  assert_int_equal(list_names(ground, "/data", &ticket, NULL), ANSWER_HIDE);
+  assert_int_equal(list_names(ground, "/home/ann/.ssh", &ticket, NULL), ANSWER_HIDE);
+}
+
+static void test_names_that_cannot_be_written_down(void **state) {
+  (void)state;
+  _ground_ struct ground *ground = lay_with_person("version: 1\nfilesystem: {list: [~]}\n");
+  uint64_t ticket;
+  ground->audit_fails = true;
+  assert_int_equal(list_names(ground, "/home/ann", &ticket, NULL), ANSWER_DENY);
+  assert_false(decisions_list(ground->decisions, "/home/ann"));
+  ground->audit_fails = false;
+  assert_int_equal(list_names(ground, "/home/ann", &ticket, NULL), ANSWER_ALLOW);
 }
 
 static void test_store_failure_changes_nothing(void **state) {
@@ -212,6 +304,46 @@ static void test_revoking(void **state) {
   assert_string_equal(field(last_record(ground), "event"), "revoke");
 }
 
+/* The names go alone: what else was allowed in the home folder stays, mounts included. */
+static void test_revoking_names(void **state) {
+  (void)state;
+  _ground_ struct ground *ground = lay_with_person(NULL);
+  uint64_t ticket;
+  ask_file(ground, "/home/ann/notes", WANT_READ);
+  assert_int_equal(reply_with(ground, true, SCOPE_SESSION, NULL), 0);
+  for (int round = 0; round < 2; round++) { /* also what is allowed again afterwards */
+    assert_int_equal(list_names(ground, "/home/ann", &ticket, NULL), ANSWER_PENDING);
+    assert_int_equal(reply_with(ground, true, SCOPE_USER, NULL), 0);
+    assert_int_equal(list_names(ground, "/home/ann", &ticket, NULL), ANSWER_ALLOW);
+    ground->granted = true;
+    assert_int_equal(revoke_path(ground, "/home/ann", true), 0);
+    assert_int_equal(ground->revoked.count, 0);
+    assert_true(strv_contains(&ground->unstored, "user /home/ann"));
+    assert_false(decisions_list(ground->decisions, "/home/ann"));
+  }
+  assert_int_equal(answer_at_once(ground, "/home/ann/notes", WANT_READ), ANSWER_ALLOW);
+  assert_int_equal(list_names(ground, "/home/ann", &ticket, NULL), ANSWER_PENDING);
+}
+
+static void test_revoking_kept_names(void **state) {
+  (void)state;
+  _ground_ struct ground *ground = lay_with_person("version: 1\nfilesystem: {list: [~, /srv]}\n");
+  uint64_t ticket;
+  for (size_t i = 0; i < ground->policy->rule_count; i++) {
+    struct rule *rule = &ground->policy->rules[i];
+    rule->granted |= rule->kind == RULE_LIST && strcmp(rule->pattern, "/home/ann") == 0;
+  }
+  assert_int_equal(list_names(ground, "/home/ann", &ticket, NULL), ANSWER_ALLOW);
+  assert_int_equal(revoke_path(ground, "/home/ann", false), 0);
+  assert_int_equal(list_names(ground, "/home/ann", &ticket, NULL), ANSWER_PENDING);
+  assert_int_equal(reply_with(ground, true, SCOPE_SESSION, NULL), 0);
+  assert_int_equal(list_names(ground, "/home/ann", &ticket, NULL), ANSWER_ALLOW);
+  /* What a person wrote is changed where it is written. */
+  assert_int_equal(list_names(ground, "/srv", &ticket, NULL), ANSWER_ALLOW);
+  assert_int_equal(revoke_path(ground, "/srv", false), -1);
+  assert_int_equal(list_names(ground, "/srv", &ticket, NULL), ANSWER_ALLOW);
+}
+
 /* The grant was stored, and then the line about the decision could not be written. */
 static void test_what_is_denied_after_all_is_not_kept(void **state) {
   (void)state;
@@ -292,6 +424,10 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_tree_settles_what_waits_below),
     cmocka_unit_test(test_trees_that_may_not_be),
     cmocka_unit_test(test_home_itself_only_once),
+    cmocka_unit_test(test_names_of_a_home),
+    cmocka_unit_test(test_names_are_a_question_of_their_own),
+    cmocka_unit_test(test_names_by_a_rule),
+    cmocka_unit_test(test_names_that_cannot_be_written_down),
     cmocka_unit_test(test_store_failure_changes_nothing),
     cmocka_unit_test(test_saving),
     cmocka_unit_test(test_first_answer_wins),
@@ -299,6 +435,8 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_audited_before_it_takes_effect),
     cmocka_unit_test(test_full_disk_denies),
     cmocka_unit_test(test_revoking),
+    cmocka_unit_test(test_revoking_names),
+    cmocka_unit_test(test_revoking_kept_names),
     cmocka_unit_test(test_denying_what_was_revoked),
     cmocka_unit_test(test_what_is_denied_after_all_is_not_kept),
     cmocka_unit_test(test_too_many_approvals),

@@ -54,7 +54,33 @@ static void test_sockets(void **state) {
   assert_int_equal(count, 1); /* the looking */
 }
 
-/* Nor by a folder above it: a kept folder is mounted, and every socket in it can be spoken to. */
+/* Where the workload can rename things, an answer is for the object and not for its name. */
+static void test_sockets_that_can_be_moved(void **state) {
+  (void)state;
+  _ground_ struct ground *ground = lay_with_person(NULL);
+  struct answered answer;
+  uint64_t ticket;
+  struct access_request first = file("/data/socket", WANT_CONNECT), second, fixed;
+  first.movable = true;
+  second = fixed = first;
+  second.inode = first.inode + 1;
+  fixed.movable = false;
+  assert_int_equal(ask_for(ground, &first, &ticket, &answer), ANSWER_PENDING);
+  assert_int_equal(reply_with(ground, true, SCOPE_SESSION, NULL), 0);
+  assert_int_equal(ask_for(ground, &first, &ticket, &answer), ANSWER_ALLOW);
+  assert_int_equal(ask_for(ground, &fixed, &ticket, &answer), ANSWER_ALLOW);
+  assert_int_equal(ask_for(ground, &second, &ticket, &answer), ANSWER_PENDING);
+  assert_int_equal(reply_with(ground, true, SCOPE_SESSION, NULL), 0);
+  assert_int_equal(ask_for(ground, &first, &ticket, &answer), ANSWER_ALLOW); /* beside it */
+  struct access_request third = second; /* a denial is for the name, whatever has it */
+  third.inode++;
+  assert_int_equal(ask_for(ground, &third, &ticket, &answer), ANSWER_PENDING);
+  assert_int_equal(reply_with(ground, false, SCOPE_SESSION, NULL), 0);
+  third.inode++;
+  assert_int_equal(ask_for(ground, &third, &ticket, &answer), ANSWER_DENY);
+}
+
+/* Nor by a folder above it. */
 static void test_sockets_of_a_folder(void **state) {
   (void)state;
   _ground_ struct ground *ground = lay_with_person(NULL);
@@ -321,6 +347,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_identical_requests_join),
     cmocka_unit_test(test_different_objects_do_not_join),
     cmocka_unit_test(test_sockets),
+    cmocka_unit_test(test_sockets_that_can_be_moved),
     cmocka_unit_test(test_sockets_of_a_folder),
     cmocka_unit_test(test_withdrawing),
     cmocka_unit_test(test_network),

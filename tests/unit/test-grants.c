@@ -128,6 +128,30 @@ static void test_writes_and_denials(void **state) {
   assert_int_equal(list.count, 1);
 }
 
+static void test_names(void **state) {
+  const struct world *world = *state;
+  struct grant grant = read_grant(world);
+  grant.names = true;
+  add(world, SCOPE_USER, &grant);
+  _cleanup_policy_ struct policy *policy = load(world);
+  policy->mode = MODE_DYNAMIC;
+  assert_int_equal(verdict_of(policy, world->tree, ACCESS_READ), VERDICT_ASK);
+  const struct rule *rule = policy_find_list(policy, world->tree);
+  assert_true(rule && rule->granted && rule->origin.store == STORE_USER);
+  _cleanup_free_ char *below = xasprintf("%s/file", world->tree);
+  assert_null(policy_find_list(policy, below));
+  _cleanup_free_ char *said = grant_describe(&grant);
+  assert_non_null(strstr(said, "allow list "));
+  assert_non_null(strstr(said, "(its names, nothing else)"));
+  /* What allows more takes its place. */
+  grant.names = false;
+  add(world, SCOPE_USER, &grant);
+  _cleanup_policy_ struct policy *after = load(world);
+  after->mode = MODE_DYNAMIC;
+  assert_null(policy_find_list(after, world->tree));
+  assert_int_equal(verdict_of(after, world->tree, ACCESS_READ), VERDICT_ALLOW);
+}
+
 static void test_hosts(void **state) {
   const struct world *world = *state;
   _cleanup_error_ struct sb_error error = {0};
@@ -285,6 +309,10 @@ static const struct {
     {"version: 1\ngrants:\n  - {decision: allow, path: /x, host: y}\n", "one path or one host"},
     {"version: 1\ngrants:\n  - {decision: allow, path: /x, path: /y}\n", "twice"},
     {"version: 1\ngrants:\n  - {decision: allow, path: /x, acess: read}\n", "unknown key 'acess'"},
+    {"version: 1\ngrants:\n  - {decision: allow, path: /x, access: all}\n",
+     "read, write or list, not 'all'"},
+    {"version: 1\ngrants:\n  - {decision: deny, path: /x, access: list}\n", "or not at all"},
+    {"version: 1\ngrants:\n  - {decision: allow, host: a, access: list}\n", "a host has no access"},
     {"version: 1\ngrants:\n  - {decision: allow, path: /x, port: 1}\n", "a path has no port"},
     {"version: 1\ngrants:\n  - {decision: allow, host: a, port: 0}\n", "1 to 65535"},
     {"version: 1\ngrants:\n  - {decision: allow, host: a, port: 65536}\n", "1 to 65535"},
@@ -418,6 +446,7 @@ static void test_yaml_words_are_quoted(void **state) {
 static const struct CMUnitTest tests[] = {
     TEST(test_a_grant_is_a_rule_of_its_store),
     TEST(test_writes_and_denials),
+    TEST(test_names),
     TEST(test_hosts),
     TEST(test_any_name_round_trips),
     TEST(test_a_repository_cannot_bring_grants),

@@ -2,7 +2,6 @@
 #include "unit.h"
 
 #include <fcntl.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -131,6 +130,9 @@ static void test_errors_name_place_value_and_fix(void **state) {
       {"version: 1\nlimits: {memory_mb: 512M}\n", "not '512M'", ""},
       {"version: 1\nlimits: {memory_mb: \"512\"}\n", "not '512'", "without quotes"},
       {"version: 1\nlimits: {memory_mb: 1.5}\n", "not '1.5'", "without a fraction"},
+      {"version: 1\nfilesystem: {list: [\"/home/*\"]}\n", "f.yaml:2:21: filesystem.list: '/home/*'",
+       "name each folder"},
+      {"version: 1\nfilesystem: {list: [\"~/**\"]}\n", "not a pattern", "name each folder"},
       {"version: 1\nlimits: {memory: 1}\n", "unknown key 'limits.memory'", "limits.memory_mb"},
       {"version: 1\nprompt: {timeout_seconds: null}\n", "prompt.timeout_seconds must be", ""},
       {"version: 1\nfilesystem: {read: /opt}\n", "must be a list of paths or globs, not '/opt'",
@@ -216,6 +218,7 @@ static void test_whole_schema_loads(void **state) {
       "  hide: [~/.aws, \"**/.env\"]\n"
       "  ask_writes: true\n"
       "  ask_secrets: true\n"
+      "  list: [~, /srv]\n"
       "  protect: [Makefile]\n"
       "  unprotect: [.git/config]\n"
       "network:\n"
@@ -277,7 +280,10 @@ static void test_whole_schema_loads(void **state) {
   assert_string_equal(policy->seatbelt.custom_profile, "~/x.sb");
   assert_int_equal(policy_decide(policy, "/opt/[x]/a.h", ACCESS_READ).verdict, VERDICT_ALLOW);
   assert_int_equal(policy_decide(policy, "/opt/x/a.h", ACCESS_READ).verdict, VERDICT_ASK);
-  assert_int_equal(policy_key_origin(policy, "network.mode")->line, 15);
+  assert_int_equal(policy_key_origin(policy, "network.mode")->line, 16);
+  assert_non_null(policy_find_list(policy, world->home));
+  assert_null(policy_find_list(policy, "/srv/x"));
+  assert_int_equal(policy_decide(policy, "/srv", ACCESS_READ).verdict, VERDICT_ASK);
   assert_null(policy_key_origin(policy, "network.nothing"));
 
   /* Every key of the schema is in the text above, so a new one must be added here, too. */
@@ -361,6 +367,7 @@ static const char hostile_project[] =
     "  read: [~/.ssh]\n"
     "  write: [~]\n"
     "  overlay: [/usr]\n"
+    "  list: [~]\n"
     "  unprotect: [.git/hooks]\n"
     "  hide: [private]\n"
     "  protect: [Makefile]\n"
@@ -397,6 +404,7 @@ static void check_narrowed(const struct world *world, const struct policy *polic
   assert_int_equal(policy->seatbelt.profile, SEATBELT_RESTRICTIVE);
   assert_null(policy->seatbelt.custom_profile);
   assert_string_equal(policy->nix, "auto");
+  assert_null(policy_find_list(policy, world->home));
   static const struct {
     const char *name;
     enum access access;
@@ -421,7 +429,7 @@ static void test_untrusted_project_only_narrows(void **state) {
   write_file(world->project, ".sandbox/policy.yaml", hostile_project);
   _cleanup_policy_ struct policy *policy = load(world);
   check_narrowed(world, policy);
-  assert_int_equal(policy->ignored.count, 26);
+  assert_int_equal(policy->ignored.count, 27);
   assert_non_null(strstr(policy->ignored.items[0], "policy.yaml:3: require: disabled is not"));
   assert_non_null(strstr(policy->ignored.items[0], "sandbox policy trust"));
 }

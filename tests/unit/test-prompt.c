@@ -254,15 +254,25 @@ static void test_what_cannot_be_is_not_offered(void **state) {
   (void)state;
   struct reply reply;
   struct question *home = ask_about("/home/ann", true);
-  for (const char *key = "stpuPU"; *key; key++)
+  for (const char *key = "stpuPUD"; *key; key++)
     assert_false(prompt_key_reply(home, *key, &reply));
-  assert_true(prompt_key_reply(home, 'o', &reply));
+  for (const char *key = "odN"; *key; key++)
+    assert_true(prompt_key_reply(home, *key, &reply));
+  home->names = true; /* as of a call that gets no more than the names in it */
+  home->widest = SCOPE_ORG;
+  for (const char *key = "ospudN"; *key; key++)
+    assert_true(prompt_key_reply(home, *key, &reply) && !reply.tree);
+  for (const char *key = "tPUD"; *key; key++)
+    assert_false(prompt_key_reply(home, *key, &reply));
+  _cleanup_free_ char *asked = drawn(home, false);
+  assert_non_null(strstr(asked, "allow the names in it, nothing else:  o once"));
   question_free(home);
   struct question *secret = ask_about("/opt/sdk/a/b", false);
   secret->secret = "keys";
   secret->widest = SCOPE_SESSION;
   for (const char *key = "tpuPU"; *key; key++)
     assert_false(prompt_key_reply(secret, *key, &reply));
+  assert_true(prompt_key_reply(secret, 'D', &reply));
   _cleanup_free_ char *text = drawn(secret, false);
   assert_non_null(strstr(text, "WARNING: this is a secret: keys"));
   question_free(secret);
@@ -294,6 +304,11 @@ static void test_question_round_trip(void **state) {
   assert_string_equal(again->id, question->id);
   assert_string_equal(again->proposal, question->proposal);
   assert_int_equal(again->widest, question->widest);
+  assert_false(again->names);
+  question_free(again);
+  json_object_set_new(read, "names", json_true());
+  again = question_from_json(read);
+  assert_true(again->names);
   question_free(again);
   static const char *const broken[] = {"id", "path_b64", "op", "event"};
   for (size_t i = 0; i < ARRAY_SIZE(broken); i++) {

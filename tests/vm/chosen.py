@@ -95,6 +95,7 @@ CHOSEN = {
         "once_is_one_call", "once_cannot_be_opened_for_writing", "a_folder_is_listed_once",
         "a_script_runs_once")),
     # Locks that mounting takes, and mounts whose roots are links.
+    "gate/test_sockets_of_others.py": (BOTH, "user", ()),
     "gate/test_locks.py": (BOTH, "user", ()),
     "gate/test_watches.py": (BOTH, "user", ()),
     # Calls that a held thread makes for us: registers, signals, mounts by their numbers.

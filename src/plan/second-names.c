@@ -1,6 +1,8 @@
-/* Second names (hard links) of hidden files in a folder that is about to be granted as a whole.
- * Masks cover the names that are known; a file that is hidden under one name must not be read by
- * another. Nearly always no hidden file has a second name, and nothing is walked. */
+/* Second names of hidden files; see second-names.h. Masks cover the names that are known; a file
+ * that is hidden under one name must not be read by another. Nearly always no hidden file has a
+ * second name, and nothing is walked. */
+#include "plan/second-names.h"
+
 #include <dirent.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -8,13 +10,11 @@
 #include "core/alloc.h"
 #include "core/cleanup.h"
 #include "core/path.h"
-#include "gate/waiting.h"
 #include "plan/inodes.h"
-#include "plan/mounts.h"
 #include "plan/walk.h"
 
 struct search {
-  const struct strv *hidden;
+  const struct second_names *request;
   struct inode_set linked;
   const char *folder;
   struct strv *names;
@@ -31,31 +31,36 @@ static bool has_device(const struct search *search, dev_t device) {
   return false;
 }
 
+static bool is_over(const struct search *search) {
+  return search->request->limit > 0 && search->seen > search->request->limit;
+}
+
 static bool visit(void *context, const struct walk_entry *entry) {
   struct search *search = context;
-  if (search->seen++ >= GRANT_ENTRY_LIMIT)
+  search->seen++;
+  if (is_over(search))
     return false;
   if (entry->type != DT_DIR && inode_set_contains(&search->linked, entry->inode))
     strv_take(search->names, path_join(search->folder, entry->path));
   return true;
 }
 
-/* Which of them have one is found out for each grant: the host makes links while a session runs. Of
- * the file system that holds the folder: a link cannot lead to another. */
+/* Which of them have one is found out each time: the host makes links while a session runs. Of the
+ * file system that holds the folder: a link cannot lead to another. */
 static void search_in(struct search *search, const char *folder, dev_t device) {
   search->folder = folder;
   search->linked = (struct inode_set){.device = device};
-  STRV_FOREACH (path, search->hidden)
+  STRV_FOREACH (path, search->request->hidden)
     inode_set_add_linked(&search->linked, *path);
   if (search->linked.count > 0)
-    walk_folder(folder, 0, visit, search);
+    walk_folder(folder, search->request->max_depth, visit, search);
   inode_set_clear(&search->linked);
 }
 
 /* The devices that hidden objects are on, each once. */
 static void find_devices(struct search *search) {
   struct stat status;
-  STRV_FOREACH (path, search->hidden) {
+  STRV_FOREACH (path, search->request->hidden) {
     if (lstat(*path, &status) < 0 || has_device(search, status.st_dev))
       continue;
     ARRAY_GROW(search->devices, search->device_count);
@@ -63,15 +68,13 @@ static void find_devices(struct search *search) {
   }
 }
 
-/* What is mounted in the folder is granted with it. There may be hundreds, of containers; another
- * way into the folder's own file system was gone already. */
-static bool search_mounts(struct search *search, const char *folder, dev_t device) {
-  _cleanup_mounts_ struct mount_table table = {0};
+/* What is mounted in the folder is seen with it. There may be hundreds, of containers; another way
+ * into the folder's own file system was gone already. */
+static void search_mounts(struct search *search, const struct mount_table *table,
+                          const char *folder, dev_t device) {
   struct stat status;
-  if (mount_table_load(&table) < 0)
-    return false;
-  for (size_t i = 0; i < table.count; i++) {
-    const char *point = table.entries[i].point, *below = path_below(point, folder);
+  for (size_t i = 0; i < table->count; i++) {
+    const char *point = table->entries[i].point, *below = path_below(point, folder);
     if (!below || !below[0] || lstat(point, &status) < 0 || status.st_dev == device)
       continue;
     if (search->device_count == 0)
@@ -80,14 +83,20 @@ static bool search_mounts(struct search *search, const char *folder, dev_t devic
       search_in(search, point, status.st_dev);
   }
   free(search->devices);
-  return true;
 }
 
-bool second_names_find(const struct strv *hidden, const char *folder, struct strv *ret_names) {
-  struct search search = {.hidden = hidden, .names = ret_names};
+bool second_names_find(const struct second_names *request, const char *folder,
+                       struct strv *ret_names) {
+  struct search search = {.request = request, .names = ret_names};
   struct stat status;
-  if (hidden->count == 0 || lstat(folder, &status) < 0 || !S_ISDIR(status.st_mode))
+  if (request->hidden->count == 0 || lstat(folder, &status) < 0 || !S_ISDIR(status.st_mode))
     return true;
   search_in(&search, folder, status.st_dev);
-  return search_mounts(&search, folder, status.st_dev) && search.seen <= GRANT_ENTRY_LIMIT;
+  if (request->max_depth > 0)
+    return !is_over(&search);
+  _cleanup_mounts_ struct mount_table now = {0};
+  if (!request->mounts && mount_table_load(&now) < 0)
+    return false;
+  search_mounts(&search, request->mounts ? request->mounts : &now, folder, status.st_dev);
+  return !is_over(&search);
 }
