@@ -28,10 +28,18 @@ def pytest_configure(config):
 
 
 def is_of_root(item):
-    """Where attacks and the gate are not: there each identity counts."""
-    group = os.path.basename(os.path.dirname(item.fspath))
-    callspec = getattr(item, "callspec", None)
-    return callspec and callspec.params.get("identity") == "root" and group in ("cli", "net", "backends")
+    """Where attacks are not, nor what is tried as root alone: there each identity counts."""
+    folder, name = os.path.split(item.fspath)
+    params = item.callspec.params if hasattr(item, "callspec") else {}
+    if os.path.basename(folder) == "gate":
+        return params.get("pair") == "notify-root" and name not in ("test_everyday.py", "test_races.py")
+    return params.get("identity") == "root" and os.path.basename(folder) in ("cli", "net", "backends")
+
+
+def is_slow(item):
+    """Other sandboxes and networks take long, and change seldom; attacks on them are left alone."""
+    return os.path.basename(os.path.dirname(item.fspath)) in ("backends", "net") and \
+        not item.get_closest_marker("escape")
 
 
 def leave_out(config, items, chosen):
@@ -47,8 +55,9 @@ def part_of(items, variable):
 
 def pytest_collection_modifyitems(config, items):
     leave_out(config, items, part_of(items, "SANDBOX_TEST_EVERY"))
-    of_root = [item for item in items if is_of_root(item)]
-    leave_out(config, items, set(items) - set(of_root) | part_of(of_root, "SANDBOX_TEST_ROOT"))
+    for is_of, variable in (is_of_root, "SANDBOX_TEST_ROOT"), (is_slow, "SANDBOX_TEST_SLOW"):
+        these = [item for item in items if is_of(item)]
+        leave_out(config, items, set(items) - set(these) | part_of(these, variable))
     for item in items:
         markers_of[item.nodeid] = {mark.name for mark in item.iter_markers()}
 

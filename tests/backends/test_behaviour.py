@@ -333,12 +333,14 @@ def test_ctrl_c_on_a_terminal(box):
     try:
         see(b"ready")
         os.write(master, b"\x03")
-        see(b"caught")
-        os.write(master, b"word\n")
+        if box.name == "firejail":  # takes it as the end, whatever the command makes of it, and does not wait for it
+            expected = 130
+        else:
+            # Some shells end `read` at a signal; what counts is that the trap ran and the end is theirs.
+            see(b"caught")
+            os.write(master, b"word\n")
+            expected = 42
         process.wait(harness.TIMEOUT)
-        # Some shells end `read` at a signal; what counts is that the trap ran and the end is theirs.
-        # firejail takes a Ctrl-C as the end, whatever the command makes of it.
-        expected = 130 if box.name == "firejail" else 42
         assert process.returncode == expected, (process.returncode, seen)
     finally:
         process.kill()

@@ -48,6 +48,20 @@ def test_links_lead_somewhere(document):
             assert (document.parent / target).exists(), target
 
 
+def anchors(document):
+    """The places in a document that a link can name: those marked, and those made from headings."""
+    text = document.read_text()
+    headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings} | {
+        *re.findall(r'<a id="([^"]+)">', text)}
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=named)
+def test_anchors_of_links_exist(document):
+    for target, anchor in re.findall(r"\]\(([^):#]*)#([^)]*)\)", document.read_text()):
+        assert anchor in anchors(document.parent / target if target else document), anchor
+
+
 @pytest.mark.parametrize("document", DOCUMENTS, ids=named)
 def test_files_that_are_named_exist(document):
     """Names of our own folders in code marks; patterns and placeholders are not names."""

@@ -301,10 +301,11 @@ def test_supervisor_answers_in_a_storm(box, name):
 
 
 def test_daemons_do_not_outlive(box):
-    script = "for i in 1 2 3; do (setsid setsid sh -c 'trap \"\" HUP TERM; sleep 45' &) ; done; exit 4"
+    seconds = f"45.{os.getpid()}"  # others may sleep as well
+    script = f"for i in 1 2 3; do (setsid setsid sh -c 'trap \"\" HUP TERM; sleep {seconds}' &) ; done; exit 4"
     result = box.run(["sh", "-c", script])
     assert result.exit == 4
-    assert eventually(lambda: subprocess.run(["pgrep", "-f", "^sleep 45$"]).returncode == 1)
+    assert eventually(lambda: subprocess.run(["pgrep", "-f", f"^sleep {seconds}$"]).returncode == 1)
 
 
 def test_output_flood_is_cut(box):

@@ -1,5 +1,6 @@
 """Several sessions at one terminal: its modes are the user's again when they are over, in whichever order."""
 
+import contextlib
 import os
 import shlex
 import signal
@@ -46,10 +47,16 @@ def start_both(outer, box):  # noqa: F811
     return before
 
 
+def send(box, name, number):
+    """The first of them may end the others."""
+    for pid in monitors(box, name):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
 def end_one(box, name, how):
     if how == "killed":
-        for pid in monitors(box, name):
-            os.kill(pid, signal.SIGKILL)
+        send(box, name, signal.SIGKILL)
     else:
         box.identity.file(box.path(name), "")
     assert eventually(lambda: not monitors(box, name), 10)  # its last output waits for a question
@@ -60,8 +67,7 @@ def test_every_order(outer, box, order, how):  # noqa: F811
     before = start_both(outer, box)
     end_one(box, order[0], how[0])
     if how[1] == "terminated":
-        for pid in monitors(box, order[1]):
-            os.kill(pid, signal.SIGTERM)
+        send(box, order[1], signal.SIGTERM)
     else:
         end_one(box, order[1], how[1])
     outer.see("allover")
