@@ -16,8 +16,8 @@
 #include "core/child.h"
 #include "doctor/probe.h"
 
-/* Patient: who asks on a busy machine wants to know what it can do, not how busy it is, and only what
- * hangs takes that long. */
+/* Patient: who asks on a busy machine wants to know what it can do, not how busy it is, and only
+ * what hangs takes that long. */
 enum { AT_A_TIME = 16, PATIENCE_MS = 6000, DYING_MS = 100 };
 
 struct running {
