@@ -118,3 +118,39 @@ bool judge_is_movable(int object);
 
 /* Is the socket one of the session's network? Another's was handed in from outside. */
 bool judge_knows_network(const struct judge *judge, int socket);
+
+/* ---- one attempt (connector-attempt.c) ---- */
+
+/* A call whose server is not ready yet, or that has to be allowed first. */
+struct waiting {
+  struct caller caller;
+  bool asked, told; /* the monitor has yet to allow it, or has */
+  int object;       /* what it connects to, opened and allowed, if it has a name of a file; or -1 */
+  uint64_t until_ns; /* SO_SNDTIMEO; 0: for ever */
+};
+
+struct connecting {
+  int listener, channel;
+  bool is_told; /* of each call, by the channel */
+  volatile pid_t *looks_for;
+  int proc; /* the host's; also our working folder */
+  struct judge judge;
+  struct waiting *waiting;
+  size_t waiting_count, waiting_limit;
+  uint64_t retry_at_ns, signals_at_ns; /* when queues and signals are looked at again */
+};
+
+/* The result of an attempt that waits for the monitor's word. */
+#define ATTEMPT_ASKED 1
+
+/* Connects it, unless it is to be asked about first. 0, ATTEMPT_ASKED or the negative errno that
+ * the call earns; if it has to wait, with the object that it names, opened. `ret_blocking`: would
+ * the caller wait for the other side? */
+int attempt_connect(struct connecting *connecting, const struct caller *caller, int *ret_object,
+                    bool *ret_blocking);
+
+/* The same with an object that was found and allowed before. */
+int attempt_through(const struct caller *caller, int object, bool *ret_blocking);
+
+/* Is that a result which the caller has to wait for? */
+bool attempt_waits(const struct caller *caller, int result, bool blocking);
