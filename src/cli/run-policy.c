@@ -152,6 +152,8 @@ int run_load_policy(const struct invocation *invocation, const struct host_conte
     policy->mode = MODE_DYNAMIC;
     set_scalar(policy, "mode");
   }
+  if (policy_settle_nix(policy, &host->policy, error) < 0)
+    return -1;
   STRV_FOREACH (path, &policy->network.unix_sockets) {
     if (policy_add_flag(policy, &host->policy, RULE_READ, "/", *path, "network.unix_sockets",
                         error) < 0)

@@ -85,3 +85,8 @@ char *path_parent(const char *path) {
     return xstrdup("/");
   return xstrndup(path, (size_t)(slash - path));
 }
+
+bool path_ends_with(const char *path, const char *end) {
+  size_t length = strlen(path), wanted = strlen(end);
+  return length >= wanted && strcmp(path + length - wanted, end) == 0;
+}

@@ -28,3 +28,6 @@ const char *path_base(const char *path);
 
 /* Everything before the last component ("/" for "/usr"). New string. */
 char *path_parent(const char *path);
+
+/* Does the text end so? "/a/x.toml" with ".toml". */
+bool path_ends_with(const char *path, const char *end);

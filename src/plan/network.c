@@ -121,15 +121,19 @@ static int plan_upstream(struct compiler *compiler, struct sb_error *error) {
   return sb_hint(error, "write HOST:PORT");
 }
 
-/* A socket that is bound in is a door to whoever listens there. Through these it is a wide one. */
+/* A socket that is bound in is a door to whoever listens there. Through these it is a wide one. By
+ * the end of the path. */
 static const struct {
-  const char *name, *warning;
+  const char *end, *warning;
 } wide_doors[] = {
-    {"docker.sock", "whoever can talk to Docker has the whole machine"},
-    {"containerd.sock", "whoever can talk to containerd has the whole machine"},
-    {"podman.sock", "whoever can talk to Podman can run anything with your rights"},
-    {"bus", "whoever can talk to your session bus can run anything with your rights"},
-    {"system_bus_socket", "services on the system bus do things for whoever asks"},
+    {"/docker.sock", "whoever can talk to Docker has the whole machine"},
+    {"/containerd.sock", "whoever can talk to containerd has the whole machine"},
+    {"/podman.sock", "whoever can talk to Podman can run anything with your rights"},
+    {"/bus", "whoever can talk to your session bus can run anything with your rights"},
+    {"/system_bus_socket", "services on the system bus do things for whoever asks"},
+    {"/daemon-socket/socket",
+     "the daemon of Nix builds outside of the sandbox, and what it fetches "
+     "comes over the network of the machine"},
 };
 
 static int refuse_socket(const char *path, int errnum, const char *problem, const char *hint,
@@ -169,7 +173,7 @@ static int check_socket(struct compiler *compiler, const char *path, struct sb_e
     return refuse_socket(path, 0, " is hidden by a rule that is final",
                          "see 'sandbox policy explain' for it", error);
   for (size_t i = 0; i < ARRAY_SIZE(wide_doors); i++) {
-    if (strcmp(path_base(object), wide_doors[i].name) == 0)
+    if (path_ends_with(object, wide_doors[i].end))
       strv_addf(&compiler->plan->warnings, "network.unix_sockets: %s", wide_doors[i].warning);
   }
   struct plan *plan = compiler->plan;

@@ -135,6 +135,11 @@ struct policy *policy_new(const struct policy_context *context);
  * everyday tools. After all stores and flags: it yields to whatever they say. */
 void policy_add_base(struct policy *policy, const struct policy_context *context);
 
+/* What `nix` says: the daemon's socket joins network.unix_sockets, or /nix is hidden. After all
+ * stores and flags, before the base. A daemon that would do anything for the caller is refused. */
+int policy_settle_nix(struct policy *policy, const struct policy_context *context,
+                      struct sb_error *error);
+
 /* May the names in this folder be read without a question, though nothing in it may? */
 bool policy_base_lists(const char *path);
 

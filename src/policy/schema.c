@@ -222,7 +222,9 @@ const struct schema_key schema_table[] = {
          "what runs the container, such as runsc; null: the tool's own choice"),
     WORD("container.user", container.user, container_user_words,
          "keep the caller's ids, or create a user in the image at the start"),
-    WORD("nix", nix, nix_words, "make the Nix store and profile available"),
+    WORD(
+        "nix", nix, nix_words,
+        "auto: the store of Nix can be read; on: its daemon can be asked, too; off: /nix is hidden"),
     LIST("commands.exclude", commands.exclude, NARROWING_NEVER, check_text,
          "commands that are not to be sandboxed"),
     ORG_SWITCH("commands.allow_unsandboxed", commands.allow_unsandboxed,

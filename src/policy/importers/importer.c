@@ -9,6 +9,7 @@
 #include "core/alloc.h"
 #include "core/cleanup.h"
 #include "core/escape.h"
+#include "core/path.h"
 #include "core/text.h"
 #include "policy/glob.h"
 #include "policy/schema.h"
@@ -445,11 +446,6 @@ static int parse(const struct importer *importer, const char *file, const char *
                            : tree_parse(file, text, length, arena, ret_root, error);
 }
 
-static bool ends_with(const char *text, const char *end) {
-  size_t length = strlen(text), wanted = strlen(end);
-  return length >= wanted && strcmp(text + length - wanted, end) == 0;
-}
-
 static const struct node *find_dotted(const struct node *mapping, const char *name) {
   const char *dot = strchr(name, '.');
   if (!dot)
@@ -462,7 +458,7 @@ static const struct node *find_dotted(const struct node *mapping, const char *na
 /* By a key that only this format has, or by the file's name. */
 static bool recognises(const struct importer *importer, const char *file, const struct node *root) {
   const struct node *section = importer->root ? find_entry(root, importer->root) : root;
-  if (importer->file_name && ends_with(file, importer->file_name))
+  if (importer->file_name && path_ends_with(file, importer->file_name))
     return true;
   if (!section && importer->root_is_optional)
     section = root;
@@ -481,7 +477,7 @@ static int find_importer(const char *format, const char *file, const char *text,
     }
   _cleanup_arena_ struct arena arena = {0};
   struct node *root = NULL;
-  bool toml = ends_with(file, ".toml");
+  bool toml = path_ends_with(file, ".toml");
   for (size_t i = 0; !format && i < ARRAY_SIZE(importers); i++) {
     if (importers[i]->is_toml != toml)
       continue;
