@@ -184,13 +184,25 @@ static bool visit(void *context, const struct walk_entry *entry) {
   return true;
 }
 
-/* The built-in globs look for secrets of a project. Where the caller stands in no project (in the
- * home folder, or in "/") they would search the whole machine. */
+/* The built-in globs look for secrets of a project. Where the caller stands in none (in the home
+ * folder, or in "/") they would search the whole machine: only the folder itself is searched. */
 static bool is_out_of_place(const struct group *group) {
   const struct compiler *compiler = group->compiler;
   const char *project = compiler->host->project;
   return group->only_builtin && strcmp(group->folder, project) == 0 &&
+         !policy_has_project(&compiler->host->policy) &&
          policy_decide(compiler->policy, project, ACCESS_WRITE).verdict != VERDICT_ALLOW;
+}
+
+/* In dynamic mode what is not searched is not shown, either. */
+static void say_out_of_place(const struct group *group) {
+  struct compiler *compiler = group->compiler;
+  _cleanup_free_ char *shown = escape_string(group->folder);
+  strv_addf(compiler->dynamic ? &compiler->plan->notes : &compiler->plan->warnings,
+            "'%s' is no project: files such as .env are looked for, and hidden, in the folder "
+            "itself and not below it; start in the project, or hide what nobody may read: "
+            "--blacklist PATH",
+            shown);
 }
 
 /* A command can make trees that are deeper than any path: nothing can be mounted on a name there.
@@ -289,9 +301,8 @@ static int walk_group(struct group *group, const struct inode_set *secrets,
                       struct sb_error *error) {
   struct stat status;
   if (is_out_of_place(group)) {
-    strv_add(&group->compiler->plan->notes,
-             "not in a project: built-in patterns such as **/.env were not searched for");
-    return 0;
+    say_out_of_place(group);
+    group->max_depth = 1;
   }
   if (stat(group->folder, &status) < 0)
     return 0;
@@ -374,14 +385,14 @@ int compile_globs(struct compiler *compiler, struct sb_error *error) {
 static void kept_add_tree(const struct kept_request *request, struct kept_list *list,
                           const struct group *group) {
   struct stat status;
-  if (is_out_of_place(group) || !kept_is_shown(request, group->folder) ||
-      stat(group->folder, &status) < 0 || !S_ISDIR(status.st_mode))
+  if (!kept_is_shown(request, group->folder) || stat(group->folder, &status) < 0 ||
+      !S_ISDIR(status.st_mode))
     return;
   ARRAY_GROW(list->trees, list->tree_count);
   list->trees[list->tree_count++] = (struct kept_tree){
       .folder = xstrdup(group->folder),
       .patterns = glob_set_new(group->patterns, group->count),
-      .max_depth = group->max_depth,
+      .max_depth = is_out_of_place(group) ? 1 : group->max_depth,
       .only_builtin = group->only_builtin,
   };
 }

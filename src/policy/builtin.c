@@ -149,14 +149,16 @@ static bool is_system_folder(const char *path) {
   return false;
 }
 
-/* "." is writable, unless it is so large a place that nobody could have meant it: root standing in
- * /etc does not mean to hand /etc to the command. */
+bool policy_has_project(const struct policy_context *context) {
+  const char *project = context->project;
+  return strcmp(project, "/") != 0 && !is_system_folder(project) &&
+         !(context->home && path_is_under(context->home, project)) &&
+         !(context->account_home && path_is_under(context->account_home, project));
+}
+
+/* "." is writable: root standing in /etc does not mean to hand /etc to the command. */
 static void add_project(struct policy *policy, const struct policy_context *context) {
-  bool too_large =
-      strcmp(context->project, "/") == 0 || is_system_folder(context->project) ||
-      (context->home && path_is_under(context->home, context->project)) ||
-      (context->account_home && path_is_under(context->account_home, context->project));
-  if (too_large)
+  if (!policy_has_project(context))
     return;
   rules_push(policy, &(struct rule){.kind = RULE_WRITE,
                                     .pattern = arena_strdup(&policy->strings, context->project),

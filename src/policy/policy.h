@@ -123,6 +123,10 @@ struct policy_context {
   char *const *environment;
 };
 
+/* Is what counts as the project one, or so large a place (the home folder, a part of the system)
+ * that nobody could have meant all of it? Pure. */
+bool policy_has_project(const struct policy_context *context);
+
 /* Loads and merges built-in tables and every store that exists. A wrong file is an error naming
  * file:line:column, the bad value and the nearest valid key; then nothing is returned. */
 int policy_load(const struct policy_context *context, struct policy **ret_policy,

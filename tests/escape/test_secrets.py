@@ -316,3 +316,27 @@ def test_second_names_on_a_mount_in_the_project(box, host_root):
         subprocess.run(["umount", "-l", folder], check=True)
     assert control.stdout.count(box.canary) == 2, control
     assert result.stdout == "ordinary", result
+
+
+@pytest.mark.parametrize("how", ["flag", "policy"])
+def test_a_project_that_is_only_to_be_read(box, how):
+    """E13.read-only: that the project may not be written to opens nothing in it. The control: another file."""
+    policy = box.identity.file(box.home("read.yaml"), "version: 1\nfilesystem: {read: [.]}\n")
+    result = box.run(["sh", "-c", "cat README.md; cat .env sub/.env; echo x >>README.md"],
+                     options=["--ro", "."] if how == "flag" else ["--policy", policy])
+    assert box.canary in box.plain(["cat", ".env"]).stdout, "control"
+    assert result.stdout == box.plain(["cat", "README.md"]).stdout and box.canary not in result.stderr, result
+    assert result.stderr.count("Permission denied") == 2 and "Read-only file system" in result.stderr, result
+
+
+def test_secrets_of_the_folder_itself_where_there_is_no_project(box):
+    """E13.no-project: the home folder is not searched as a whole, which is said (in dynamic mode nothing is seen of the
+    rest). The control: another file of the same folder."""
+    box.identity.file(box.home(".env"), box.canary)
+    box.identity.file(box.home("other.txt"), "content\n")
+    result = box.run(["sh", "-c", "cat .env other.txt"], cwd=box.home())
+    assert box.canary not in result.stdout + result.stderr, result
+    if DYNAMIC:
+        assert "is no project" not in result.stderr, result
+    else:
+        assert result.stdout == "content\n" and "is no project" in result.stderr, result
