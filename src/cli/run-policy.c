@@ -129,11 +129,17 @@ enum gate_kind run_choose_gate(const struct invocation *invocation) {
   return fuse_can_be_opened() ? GATE_FUSE : GATE_NOTIFY;
 }
 
-/* Only the native engine can ask. If nobody said which mode he wants, another one gets the other.
- */
+/* Only the native engine can ask. If nobody said which mode he wants, another one gets the other;
+ * and who chose the engine may not know what comes with it. */
 void run_settle_mode(struct policy *policy, bool elsewhere) {
-  if (elsewhere && policy_key_origin(policy, "mode")->store == STORE_BUILTIN)
-    policy->mode = MODE_STATIC;
+  if (!elsewhere || policy_key_origin(policy, "mode")->store != STORE_BUILTIN)
+    return;
+  policy->mode = MODE_STATIC;
+  if (strcmp(policy->backend, "auto") != 0)
+    strv_addf(&policy->ignored,
+              "%s cannot ask: static mode is used, in which all but secrets can be read; with "
+              "--static this line is not needed",
+              policy->backend);
 }
 
 int run_load_policy(const struct invocation *invocation, const struct host_context *host,

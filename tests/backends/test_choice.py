@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 
 import pytest
 
@@ -318,3 +319,12 @@ def test_landlock_works_inside_another_sandbox(plain_box, outer):
     assert result.exit == 9 and plain_box.canary not in result.stdout, result
     assert "CapEff:\t0000000000000000" in result.stdout, result
     assert os.path.exists(plain_box.path("made"))
+
+
+def test_who_chooses_an_engine_is_told_that_it_cannot_ask(box):
+    """And nobody who says that he knows."""
+    if not shutil.which("bwrap"):
+        pytest.skip("bwrap is not installed")
+    for options, said in (([], 1), (["--static"], 0)):
+        result = box.plain([box.world.command, "run", "--backend", "bwrap", *options, "--", "true"])
+        assert result.exit == 0 and result.stderr.count("bwrap cannot ask") == said, result
