@@ -198,25 +198,27 @@ bool judge_is_same(int object, int other) {
   return fstat(object, &status) == 0 && is_object(other, &status);
 }
 
-/* Whoever listens may have started anew since. Only what the command cannot rename is believed. */
+/* Whoever listens may have started anew since. Only what the command cannot rename is believed; and
+ * what protects a name in a writable place protects whatever has it by then. */
 static bool is_there_now(const char *path, const struct stat *object) {
   _cleanup_close_ int fd = judge_open_named(path);
   return is_object(fd, object) && !judge_is_movable(fd);
 }
 
-static const char *find_named(const struct judge *judge, const struct stat *object) {
+static const struct plan_socket *find_named(const struct judge *judge, const struct stat *object) {
   for (size_t i = 0; i < judge->plan->socket_count; i++) {
     const struct plan_socket *socket = &judge->plan->sockets[i];
     bool known = judge->held[i] >= 0 && is_same(object, socket->device, socket->inode);
-    if (known || is_there_now(socket->path, object))
-      return socket->path;
+    if (known || (!socket->movable && is_there_now(socket->path, object)))
+      return socket;
   }
   return NULL;
 }
 
 const char *judge_named_path(const struct judge *judge, int object) {
   struct stat status;
-  return fstat(object, &status) < 0 ? NULL : find_named(judge, &status);
+  const struct plan_socket *socket = fstat(object, &status) < 0 ? NULL : find_named(judge, &status);
+  return socket && !socket->movable ? socket->path : NULL;
 }
 
 /* FUSE would take a closer look for one of the command's, and ask about it. */

@@ -67,6 +67,9 @@ dev_t gate_device(const struct gate *gate);
 /* FUSE: has it opened files for the session? Who has them in memory is not for us to look at. */
 bool gate_has_opened(const struct gate *gate);
 
+/* What was granted for writing and covers the path; or NULL. */
+const char *gate_writable_mount(const struct gate *gate, const char *path);
+
 /* True if gate_serve has to be called now and then although nothing is to be polled. */
 bool gate_wants_look(const struct gate *gate);
 

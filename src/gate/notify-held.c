@@ -317,6 +317,10 @@ void notify_serve_covered(struct held *held) {
   }
   /* That the folder is allowed does not mean that its sockets may be spoken to. */
   if (held->call.trap->kind == TRAP_CONNECT && S_ISSOCK(status->st_mode)) {
+    if (gate_writable_mount(held->notify->gate, held->found.path)) {
+      notify_fail(held, EACCES); /* its name may be another's by then */
+      return;
+    }
     ask(held, WANT_CONNECT, held->found.path, status);
     return;
   }

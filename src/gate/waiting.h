@@ -169,9 +169,8 @@ void gate_renew(struct gate *gate, const char *path);
 /* Is it a native mount, or in one? */
 bool gate_is_mounted(const struct gate *gate, const char *path);
 
-/* What was granted, or granted for writing, and covers the path; or NULL. */
+/* What was granted and covers the path; or NULL. */
 const char *gate_granted_mount(const struct gate *gate, const char *path);
-const char *gate_writable_mount(const struct gate *gate, const char *path);
 
 /* Is it in something that was granted? Who comes to FUSE all the same starts from below the mount,
  * and meets none in it, either. */

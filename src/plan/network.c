@@ -178,8 +178,11 @@ static int check_socket(struct compiler *compiler, const char *path, struct sb_e
   }
   struct plan *plan = compiler->plan;
   ARRAY_GROW(plan->sockets, plan->socket_count);
-  plan->sockets[plan->socket_count++] = (struct plan_socket){
-      .path = steal_pointer(object), .device = status.st_dev, .inode = status.st_ino};
+  bool movable = compile_covered(&compiler->writable, object);
+  plan->sockets[plan->socket_count++] = (struct plan_socket){.path = steal_pointer(object),
+                                                             .device = status.st_dev,
+                                                             .inode = status.st_ino,
+                                                             .movable = movable};
   return 0;
 }
 

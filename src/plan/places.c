@@ -192,6 +192,10 @@ static void add_readable(struct compiler *compiler, const struct place *place, c
   bool readable = compiler->dynamic ? compile_covered(&compiler->shown, place->path) : !in_private;
   if (readable && !in_writable)
     return; /* as part of something larger */
+  /* Whoever could move a folder above it could put something else in its place. */
+  _cleanup_free_ char *parent = path_parent(place->path);
+  if (in_writable)
+    compile_pin(compiler, parent);
   compile_mount_point(compiler, place->path, place->folder);
   plan_add(compiler->plan, OPERATION_READONLY, place->path, NULL, "%s", why);
   strv_add(&compiler->shown, place->path);

@@ -66,6 +66,7 @@ struct plan_socket {
   char *path; /* canonical */
   dev_t device;
   ino_t inode;
+  bool movable; /* the session can give its name to another */
 };
 
 /* The folders that were read for patterns, for who looks at them again: most will not have changed

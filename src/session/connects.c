@@ -33,10 +33,13 @@ static void let_go_of_listener(struct connects *connects) {
   connects->listener = -1;
 }
 
-/* The memory of who calls may be a file that only we can serve, and his root as well. */
+/* The memory of who calls may be a file that only we can serve, and his root as well; or one of a
+ * server that does not answer. */
 static bool may_look_at_caller(const struct monitor *monitor) {
   const struct plan *plan = monitor->request->plan;
-  return plan->gate != GATE_FUSE || (!plan->seccomp.containers && !gate_has_opened(monitor->gate));
+  bool serves =
+      plan->gate == GATE_FUSE && (plan->seccomp.containers || gate_has_opened(monitor->gate));
+  return !serves && !distant_exists();
 }
 
 static bool can_spare(struct monitor *monitor, int listener, const struct connect_call *call) {
@@ -113,7 +116,8 @@ static void asked_free(struct connect_asked *asked) {
   free(asked);
 }
 
-/* While it is held, no other object gets its number, by which it was allowed. */
+/* While it is held, no other object gets its number, by which it was allowed. The connector, which
+ * begins later, goes by that as well. */
 struct held_socket {
   int fd;
   dev_t device;
@@ -131,7 +135,7 @@ static bool is_held(const struct connects *connects, const struct stat *status) 
 
 static bool hold(struct connects *connects, int object) {
   struct stat status;
-  if (fstat(object, &status) < 0)
+  if (object < 0 || fstat(object, &status) < 0)
     return false;
   if (is_held(connects, &status))
     return true;
@@ -142,6 +146,15 @@ static bool hold(struct connects *connects, int object) {
   connects->held[connects->held_count++] =
       (struct held_socket){.fd = copy, .device = status.st_dev, .inode = status.st_ino};
   return true;
+}
+
+/* Policy names them by what they were at the start. */
+void connects_begin(struct monitor *monitor) {
+  const struct plan *plan = monitor->request->plan;
+  for (size_t i = 0; i < plan->socket_count; i++) {
+    _cleanup_close_ int object = open(plan->sockets[i].path, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+    (void)hold(&monitor->connects, object);
+  }
 }
 
 static void settle(struct connect_asked *asked, const struct answered *answer) {
@@ -168,10 +181,11 @@ static int open_host(const char *path) {
   return walk_open_with(AT_FDCWD, path, O_NOFOLLOW, RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS);
 }
 
-/* Policy has decided about these. */
+/* Policy has decided about these, whoever listens there by now: unless the command has put him
+ * there. */
 static bool is_named(const struct plan *plan, const char *path) {
   for (size_t i = 0; i < plan->socket_count; i++) {
-    if (strcmp(plan->sockets[i].path, path) == 0)
+    if (!plan->sockets[i].movable && strcmp(plan->sockets[i].path, path) == 0)
       return true;
   }
   return false;
@@ -179,6 +193,9 @@ static bool is_named(const struct plan *plan, const char *path) {
 
 static void ask(struct monitor *monitor, const struct connect_question *question, int object,
                 const struct stat *status) {
+  /* Who has held a folder since before it could be written to finds FUSE there, if he takes the
+   * name away for an instant. */
+  bool movable = question->movable || gate_writable_mount(monitor->gate, question->path);
   const struct access_request request = {
       .subject = SUBJECT_FILE,
       .want = WANT_CONNECT,
@@ -186,7 +203,7 @@ static void ask(struct monitor *monitor, const struct connect_question *question
       .device = status->st_dev,
       .inode = status->st_ino,
       .socket = true,
-      .movable = question->movable,
+      .movable = movable,
       .pid = question->process,
   };
   struct answered answer = {0};
@@ -196,7 +213,7 @@ static void ask(struct monitor *monitor, const struct connect_question *question
                                   .id = question->id,
                                   .object = object,
                                   .hidden = question->about == CONNECT_TO_HIDDEN,
-                                  .movable = question->movable};
+                                  .movable = movable};
   monitor->connects.asked = asked;
   if (asked->hidden && is_named(monitor->request->plan, question->path))
     answer.answer = ANSWER_ALLOW;

@@ -13,7 +13,8 @@ struct connects {
   unsigned answered; /* calls that needed no connector */
   struct connector connector;
   struct connect_asked *asked;
-  struct held_socket *held; /* allowed for the session, by what they are and not by their names */
+  struct held_socket *held; /* allowed by what they are and not by their names: for the session, or
+                               by policy */
   size_t held_count;
 };
 #define CONNECTS_NONE ((struct connects){.listener = -1, .connector = CONNECTOR_NONE})
@@ -21,6 +22,9 @@ struct connects {
 /* In the monitor's loop. */
 struct pollfd connects_watch(const struct connects *connects);
 void connects_step(struct monitor *monitor, const struct pollfd *watched);
+
+/* As soon as the plan is complete. */
+void connects_begin(struct monitor *monitor);
 
 /* Takes over a call that another has received from his listener. False: there is no connector in
  * this session, and there will be none. */

@@ -47,12 +47,19 @@ static const char *hidden_above(const struct decisions *decisions, const char *p
   return NULL;
 }
 
+/* Only a file can be. What is connected to may lie where the command can put a link in its folder's
+ * place, which must lead us nowhere. */
+static bool may_be_second_name(const struct access_request *request, struct stat *ret_status) {
+  return request->want != WANT_CONNECT && lstat(request->path, ret_status) == 0 &&
+         S_ISREG(ret_status->st_mode) && ret_status->st_nlink > 1;
+}
+
 /* A second name (hard link) of a hidden file is the hidden file. */
 static bool is_second_name(const struct decisions *decisions,
                            const struct access_request *request) {
   const struct strv *hidden = decisions->config.hidden;
   struct stat status;
-  return hidden && lstat(request->path, &status) == 0 && inode_is_hidden(hidden, &status);
+  return hidden && may_be_second_name(request, &status) && inode_is_hidden(hidden, &status);
 }
 
 /* True if the object is hidden although no rule says so of its name. Only a rule that names the
@@ -123,8 +130,7 @@ static struct outcome judge_names(const struct decisions *decisions,
 const char *decisions_second_name(const struct decisions *decisions,
                                   const struct access_request *request) {
   struct stat status;
-  if (request->subject != SUBJECT_FILE || lstat(request->path, &status) < 0 ||
-      !S_ISREG(status.st_mode) || status.st_nlink < 2)
+  if (request->subject != SUBJECT_FILE || !may_be_second_name(request, &status))
     return NULL;
   _cleanup_strv_ struct strv named = {0};
   _cleanup_free_ char *folder = path_parent(request->path);

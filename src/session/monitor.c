@@ -301,6 +301,7 @@ int session_run(const struct session_request *request, struct session_result *re
   if (signals_take(&monitor, error) < 0)
     return -1;
   int result = monitor_start(&monitor, error);
+  connects_begin(&monitor); /* the plan is complete now */
   while (result == 0 && !monitor.over)
     look_once(&monitor);
   struct engine engine = monitor.engine; /* engine_destroy forgets the plan and the report */

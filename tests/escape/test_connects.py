@@ -227,6 +227,48 @@ def test_socket_that_policy_names(box):
     assert verdicts == ["OPEN", "OPEN", "DENIED", "KEPT", "KEPT"]
 
 
+def named(box, path):
+    return ["--policy", box.identity.file(box.home("sockets.yaml"),
+                                          f"version: 1\nnetwork: {{unix_sockets: ['{path}']}}\n")]
+
+
+def test_folder_of_a_socket_that_policy_names(box):
+    """Whoever moves it away could make another in its place. The control: another folder can be moved."""
+    good, bad = box.path("a", "good.sock"), box.path("bad.sock")
+    tries = (f"{box.attempt} unix {good}; mkdir b && mv b c && echo MOVED; mv a x || echo KEPT; mkdir -p a; "
+             f"mv {bad} {good} || echo KEPT; sleep 0.4; {box.attempt} unix {good}.none; {box.attempt} unix {bad}")
+    with served(box, good), served(box, bad), session(box, ["sh", "-c", tries], named(box, good)) as finish:
+        assert box.plain([box.attempt, "unix", bad]).verdict()[0] == "OPEN", "control"
+        verdicts = [line.split()[0] for line in finish().splitlines()]
+    assert verdicts == ["OPEN", "MOVED", "KEPT", "KEPT", "DENIED", "DENIED"], verdicts
+
+
+def test_name_of_a_socket_whose_server_is_gone(box):
+    """The host has removed it, and with it what protected its name: the command gives that to another."""
+    good, bad = box.path("good.sock"), box.path("bad.sock")
+    tries = f"mv {bad} {good}; for i in 1 2 3 4 5 6; do {box.attempt} unix {good}; sleep 0.1; done"
+    with contextlib.ExitStack() as stack:
+        with served(box, good):
+            finish = stack.enter_context(session(box, ["sh", "-c", tries], named(box, good)))
+        with listener(box, bad):
+            assert box.plain([box.attempt, "unix", bad]).verdict()[0] == "OPEN", "control"
+            verdicts = [line.split()[0] for line in finish().splitlines()]
+            moved = os.path.exists(good) and not os.path.exists(bad)
+            os.rename(good, bad)
+    assert moved and set(verdicts) == {"DENIED"}, verdicts
+
+
+def test_folder_of_what_is_only_to_be_read(box):
+    """In the project, a place that is to stay as it is cannot be exchanged with the folder above it."""
+    box.identity.file(box.path("a/vendor/file"), "of the host\n")
+    box.identity.file(box.path("c/vendor/file"), "another\n")
+    script = "mv a x || echo KEPT; mkdir -p a/vendor; mv c d && echo MOVED; cat a/vendor/file"
+    result = box.run(["sh", "-c", script], options=["--ro", box.path("a/vendor")])
+    assert result.stdout.split("\n") == ["KEPT", "MOVED", "of the host", ""], result
+    with open(box.path("a/vendor/file")) as kept:
+        assert kept.read() == "of the host\n"
+
+
 def give_number(stack, box, number):
     """A socket of the host whose inode has a number that another one had, or None."""
     for count in range(64):
