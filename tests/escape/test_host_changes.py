@@ -413,11 +413,17 @@ def test_keeper_killed(box):
 @static_only
 @pytest.mark.works
 def test_short_commands_have_no_keeper(box):
-    """Most commands are over before; none of the time of their start is spent on it."""
+    """Most commands are over before; none of the time of their start is spent on it. On a busy machine not each of
+    them is short."""
     log = os.path.join(box.identity.runtime, "short.log")
-    result = box.run(["true"], options=("--log", log, "--log-level", "debug"))
-    assert result.exit == 0 and '"kept"' not in content(log), result
-    os.unlink(log)
+
+    def is_without():
+        result = box.run(["true"], options=("--log", log, "--log-level", "debug"))
+        said = content(log)
+        os.unlink(log)
+        assert result.exit == 0, result
+        return '"kept"' not in said
+    assert any(is_without() for _ in range(20))
 
 
 EXHAUST = """
