@@ -158,6 +158,13 @@ static const char *protected_reason(const char *path, bool at_home) {
 
 /* ---- hooks, repositories, links ---- */
 
+/* git comes with them, and never runs them. */
+static bool is_sample(const char *path, mode_t mode) {
+  _cleanup_free_ char *folder = path_parent(path);
+  return S_ISREG(mode) && path_ends_with(path, ".sample") &&
+         strcmp(path_base(folder), "hooks") == 0;
+}
+
 static bool is_hook(const char *path, mode_t mode) {
   static const char *const folders[] = {"hooks/", ".husky/", ".githooks/", ".lefthook/"};
   if (!S_ISREG(mode) || !(mode & 0111))
@@ -237,14 +244,15 @@ static unsigned flags_of_mode(mode_t mode) {
 
 struct judgement change_judge(const struct judged *judged) {
   struct judgement judgement = {0};
-  const char *protected = protected_reason(judged->path, judged->at_home);
+  bool sample = is_sample(judged->path, judged->mode);
+  const char *protected = sample ? NULL : protected_reason(judged->path, judged->at_home);
   const char *run = S_ISDIR(judged->mode) ? NULL : run_later_reason(judged->path);
   judgement.reason = protected ? protected : run;
   judgement.flags |= protected ? CHANGE_PROTECTED : run ? CHANGE_RUN_LATER : 0;
   if (judged->kind == CHANGE_DELETED)
     return judgement; /* what is gone cannot be run, opened or misread */
   judgement.flags |= flags_of_mode(judged->mode);
-  if (is_hook(judged->path, judged->mode))
+  if (!sample && is_hook(judged->path, judged->mode))
     judgement.flags |= CHANGE_HOOK;
   if (judged->kind == CHANGE_CREATED && is_nested_git(judged->path))
     judgement.flags |= CHANGE_NESTED_GIT;

@@ -81,6 +81,9 @@ const struct option_spec *verb_option(const struct verb *verb, size_t index);
 bool invocation_has(const struct invocation *invocation, int id);
 const char *invocation_value(const struct invocation *invocation, int id);
 
+/* What runs the string of -c. In run-prepare.c. */
+const char *cli_shell(void);
+
 /* Prints "sandbox: message" and "  fix: hint" on stderr and returns 125. */
 int cli_report(const struct sb_error *error);
 

@@ -366,9 +366,12 @@ static int exec_main(const struct invocation *invocation) {
   }
   char **words = invocation->operands + 1;
   words += strcmp(words[0], "--") == 0 && words[1];
+  size_t count = invocation->operand_count - (size_t)(words - invocation->operands);
+  char *script[] = {(char *)cli_shell(), words[0], words[1], NULL};
+  bool is_script = count == 2 && words == invocation->operands + 1 && strcmp(words[0], "-c") == 0;
   struct exec_options options = {
-      .arguments = words,
-      .argument_count = invocation->operand_count - (size_t)(words - invocation->operands),
+      .arguments = is_script ? script : words,
+      .argument_count = is_script ? ARRAY_SIZE(script) - 1 : count,
       .terminal = wants_terminal(invocation),
       .bare = wants_none(invocation),
   };
@@ -390,10 +393,10 @@ static int attach_main(const struct invocation *invocation) {
 
 const struct verb exec_verb = {
     .name = "exec",
-    .synopsis = "[OPTION]... SID [--] COMMAND [ARGUMENT]...",
+    .synopsis = "[OPTION]... SID [--] COMMAND [ARGUMENT]... | SID -c STRING",
     .summary = "run one more command in a running session",
     .description =
-        "Runs COMMAND in the session SID, confined exactly like its first command. It is started "
+        "Runs COMMAND, or STRING with the shell, in the session SID, confined exactly like its first command. It is started "
         "by the session's own init and gets your stdin, stdout and stderr; what of these is a "
         "terminal is relayed to one of its own, unless --tty never says otherwise. This takes about as "
         "long as starting the command itself: keep a session with 'sandbox run --detach' and run "

@@ -26,7 +26,7 @@ void run_clear(struct run *run) {
   log_close(&run->log);
 }
 
-static const char *usual_shell(void) {
+const char *cli_shell(void) {
   return access("/bin/bash", X_OK) == 0 ? "/bin/bash" : "/bin/sh";
 }
 
@@ -42,7 +42,7 @@ static int choose_command(struct run *run, struct sb_error *error) {
     return sb_hint(error, "use one of them: sandbox run -c 'make && make test'");
   }
   if (script) {
-    strv_add(&run->command, usual_shell());
+    strv_add(&run->command, cli_shell());
     strv_add(&run->command, "-c");
     strv_add(&run->command, script);
     return 0;
@@ -51,7 +51,7 @@ static int choose_command(struct run *run, struct sb_error *error) {
     strv_add(&run->command, run->invocation->operands[i]);
   if (run->command.count == 0) {
     const char *shell = getenv("SHELL");
-    strv_add(&run->command, shell && shell[0] == '/' ? shell : usual_shell());
+    strv_add(&run->command, shell && shell[0] == '/' ? shell : cli_shell());
   }
   return 0;
 }

@@ -77,6 +77,17 @@ def test_what_deserves_a_look(caller):
     assert "npm runs its scripts" in said
 
 
+def test_samples_of_hooks_are_none(caller):
+    """git brings them along, and runs none of them; what it would run is told."""
+    (caller.project / "other").mkdir()
+    caller.own()
+    script = "mkdir -p sub/hooks other/hooks; for i in sub/hooks/a.sample sub/hooks/b sub/c.sample; do " \
+        "echo x >$i; chmod +x $i; done; ln -s b sub/hooks/d.sample"
+    found, said, _ = report(caller, script)
+    assert [flags(found, f"sub/{name}") for name in ("hooks/a.sample", "hooks/b", "c.sample")] == [[], ["hook"], []]
+    assert "sub/hooks/b" in said
+
+
 def test_setuid_bits_set_by_others_are_seen(caller):
     """The sandbox forbids setting them; a file that gets one anyway must be seen."""
     path = caller.project / "s"

@@ -48,6 +48,14 @@ def test_the_commands_own_status(box, code):
         assert (result.exit, result.stdout, result.stderr) == (code, "", "")
 
 
+def test_a_string_for_the_shell(box):
+    """As `run -c`; the control: after "--" it is the name of a program."""
+    with idle(box) as sid:
+        result = sandbox(box, "exec", sid, "-c", "echo one; echo two >&2; exit 7")
+        assert (result.exit, result.stdout, result.stderr) == (7, "one\n", "two\n"), result
+        assert sandbox(box, "exec", sid, "--", "-c", "true").exit == 127
+
+
 @pytest.mark.parametrize("name", ["INT", "KILL", "TERM", "SEGV", "PIPE"])
 def test_signal_is_128_plus_its_number(box, name):
     with idle(box) as sid:
