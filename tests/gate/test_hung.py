@@ -107,6 +107,36 @@ def test_it_stops_while_somebody_thinks(box, gate, hung):
     assert result.stdout == "beside\n" and SILENCE in result.stderr, result
 
 
+EXCHANGE = """
+import ctypes, os, socket, subprocess, sys
+os.mkdir("dir")
+os.rename("late.sock", "dir/late.sock")
+os.symlink(sys.argv[1], "link")
+flips = subprocess.Popen([sys.executable, "-c", "import ctypes, time\\n"
+    "call, end = ctypes.CDLL(None).renameat2, time.monotonic() + 3\\n"
+    "while time.monotonic() < end: call(-100, b'dir', -100, b'link', 2)"])
+tries = 0
+while flips.poll() is None:
+    with socket.socket(socket.AF_UNIX) as one:
+        one.setblocking(False)
+        one.connect_ex("dir/late.sock")
+        tries += 1
+print("tried", tries > 10)
+"""
+
+
+def test_a_link_in_a_folder_s_place_leads_the_monitor_nowhere(box, gate, hung):
+    """A socket of the host is asked about by a path that the command can change. The control: the session goes on."""
+    box.identity.file(box.path("exchange.py"), EXCHANGE)
+    with halfway(box, gate, ":", f"/usr/bin/python3 exchange.py {hung.path}/folder; cat {box.home('gated/file')}",
+                 lambda event: gates.approve() if event["op"] == "read" else gates.deny()) as it:
+        with gates.listening(box, box.path("late.sock")):
+            hung.say("hang lookup")
+            go_on(box)
+            result = it.finish(timeout=15 * harness.SLOWNESS)
+    assert result.stdout == "tried True\nbeside\n", (result, it.asked)
+
+
 @pytest.mark.parametrize("pair", ["notify-user"], indirect=True)
 def test_sessions_end_whoever_waits_for_it(box, hung):
     """In static mode it is visible: the kernel lets nobody end that call. The control: it cannot be killed."""

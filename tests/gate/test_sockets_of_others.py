@@ -6,6 +6,8 @@ import contextlib
 import errno
 import os
 import signal
+import socket
+import threading
 import time
 
 import pytest
@@ -136,6 +138,64 @@ def test_an_answer_is_for_the_socket_also_from_a_folder_that_was_held(box, gate,
     assert lines(result) == ["connect 0", "connect 13 connect 13 connect 13"], (result, asked)
     assert [path for op, path in asked if op == "connect"] == \
         [f"{folder}/good.sock"] * 3 + [f"{folder}/kept.sock"], asked
+
+
+FLIP = """
+import os, socket, subprocess, sys
+folder = os.path.expanduser("~/.npm")
+held = "/proc/self/fd/%d/good.sock" % os.open(folder, os.O_PATH | os.O_NOFOLLOW)
+
+def connect():
+    with socket.socket(socket.AF_UNIX) as one:
+        try:
+            one.connect(held)
+            return one.recv(4).decode()
+        except OSError:
+            return "refused"
+
+print("first", connect(), flush=True)
+open(folder + "/touched", "w").close()
+os.rename(folder + "/good.sock", folder + "/kept.sock")
+flips = subprocess.Popen([sys.executable, "-c", "import os, time\\n"
+    "end = time.monotonic() + 3\\n"
+    "while time.monotonic() < end: os.rename('bad.sock', 'good.sock'); os.rename('good.sock', 'bad.sock')"], cwd=folder)
+said = set()
+while flips.poll() is None:
+    said.add(connect())
+print("then", *sorted(said))
+"""
+
+
+@contextlib.contextmanager
+def greeting(box, path, word):
+    """A server of the host that says who it is."""
+    with listening(box, path) as server:
+        def serve():
+            with contextlib.suppress(OSError):
+                while True:
+                    with server.accept()[0] as one:
+                        one.sendall(word)
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            server.shutdown(socket.SHUT_RDWR)
+            thread.join(10)
+
+
+@pytest.mark.escape
+@pytest.mark.parametrize("pair", ["fuse-user"], indirect=True)
+def test_no_race_for_the_name_of_one_that_was_allowed(box, gate):
+    """A cache is mounted for writing when it is first used; who has held its folder since before finds FUSE there whenever
+    the name is missing for an instant. The control: the first one is spoken to."""
+    box.identity.folder(box.home(".npm"))
+    box.identity.file(box.path("flip.py"), FLIP)
+    answers = iter([gates.approve()])
+    with greeting(box, box.home(".npm/good.sock"), b"good"), greeting(box, box.home(".npm/bad.sock"), b"bad!"):
+        result, asked = gates.run(box, gate, ["/usr/bin/python3", "flip.py"], lambda event: next(answers, gates.deny()))
+        os.rename(box.home(".npm/kept.sock"), box.home(".npm/good.sock"))
+    assert lines(result) == ["first good", "then refused"], (result, asked[:9])
 
 
 def test_what_is_taken_back_is_asked_about_again(box, gate):
