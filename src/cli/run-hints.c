@@ -139,10 +139,17 @@ static bool runs(const struct run *run, const char *words, const char *argument)
   return says(text_string(&text), words, argument);
 }
 
-void run_show_hints(const struct run *run, int status) {
+#define NO_NETWORK                                                                                 \
+  "the command tried to reach a network, and this session has none; if that is why it failed: "    \
+  "sandbox run --allow-network=HOST, for each host that it needs"
+
+void run_show_hints(const struct run *run, const struct session_result *result) {
+  int status = result->exit_code;
   for (size_t i = 0; i < ARRAY_SIZE(hints); i++) {
     if ((!hints[i].status || hints[i].status == status) &&
         runs(run, hints[i].words, hints[i].argument) && hints[i].applies(run))
       cli_warn("%s", hints[i].advice);
   }
+  if (result->tried_network)
+    cli_warn("%s", NO_NETWORK);
 }

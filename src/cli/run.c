@@ -251,7 +251,7 @@ static int report_result(struct run *run, const struct session_result *result) {
   if (run->ready_fd >= 0) /* detached: nobody is there to be told */
     return result->exit_code;
   if (result->exit_code != 0)
-    run_show_hints(run, result->exit_code);
+    run_show_hints(run, result);
   run_show_footer(&run->output, result);
   if (!invocation_has(run->invocation, RUN_JSON))
     return result->exit_code;

@@ -48,7 +48,7 @@ void run_conclude_changes(struct run *run, const struct session_result *result, 
                           struct timespec started);
 
 /* In run-hints.c: after a command that failed. */
-void run_show_hints(const struct run *run, int status);
+void run_show_hints(const struct run *run, const struct session_result *result);
 
 /* In run-backend.c: other engines than the native one. */
 struct run_elsewhere run_describe_elsewhere(struct run *run, const struct backend *named,

@@ -197,7 +197,10 @@ static bool is_out_of_place(const struct group *group) {
 /* In dynamic mode what is not searched is not shown, either. */
 static void say_out_of_place(const struct group *group) {
   struct compiler *compiler = group->compiler;
+  const char *source, *place;
   _cleanup_free_ char *shown = escape_string(group->folder);
+  if (compile_private_place(group->folder, &source, &place))
+    return; /* it starts empty */
   strv_addf(compiler->dynamic ? &compiler->plan->notes : &compiler->plan->warnings,
             "'%s' is no project: files such as .env are looked for, and hidden, in the folder "
             "itself and not below it; start in the project, or hide what nobody may read: "

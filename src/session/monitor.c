@@ -199,6 +199,7 @@ static void look_once(struct monitor *monitor) {
   uint64_t now = monotonic_ns();
   upkeep_step(monitor, now, watched + WATCH_UPKEEP);
   connects_step(monitor, watched + WATCH_CONNECTS);
+  offline_step(monitor, now);
   check_time(monitor, now);
   limiting_look(monitor, now);
   end_if_deserted(monitor);
@@ -249,6 +250,7 @@ static int conclude(struct monitor *monitor, struct sb_error *error) {
 static void finish(struct monitor *monitor, struct terminal_patience *patience) {
   struct rusage used = {0};
   supervision_hide(monitor);
+  monitor->result->tried_network = offline_end(monitor);
   if (monitor->limits.set.value[LIMIT_DISK])
     limit_group_watch_disk(&monitor->limits, LAST_DISK_BUDGET_NS);
   limit_group_sample(&monitor->limits, &monitor->result->usage);
@@ -292,6 +294,7 @@ int session_run(const struct session_request *request, struct session_result *re
       .publisher = PUBLISHER_NONE,
       .upkeep = UPKEEP_NONE,
       .connects = CONNECTS_NONE,
+      .offline = OFFLINE_NONE,
       .registration = REGISTRATION_NONE,
       .network = NETWORK_NONE_YET,
       .limits = LIMIT_GROUP_NONE,

@@ -12,6 +12,7 @@
 #include "session/control.h"
 #include "session/execs.h"
 #include "session/network.h"
+#include "session/offline.h"
 #include "session/placeholders.h"
 #include "session/registry.h"
 #include "session/session.h"
@@ -38,6 +39,7 @@ struct monitor {
   struct sb_error gate_failure; /* why there is none */
   struct upkeep upkeep;
   struct connects connects;
+  struct offline offline;
   struct publisher publisher;
   struct limit_group limits;
   struct deadline deadline;

@@ -27,6 +27,7 @@ struct session_result {
   struct usage usage;
   double wall_seconds;
   json_t *network;         /* connections and refusals, or NULL */
+  bool tried_network;      /* there was none, and the command wanted one */
   struct changes *changes; /* what changed, if the request asked for it */
   json_t *denials;         /* what was denied: an array, NULL if nothing could be */
   struct capture capture;  /* what was captured, if asked for */

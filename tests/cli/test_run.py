@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import signal
+import socket
 import subprocess
 import time
 
@@ -552,6 +553,23 @@ def test_what_protected_names_are_in_the_way_of(box, script, said):
     result = shell(box, script, cwd=path)
     ours = [line for line in result.stderr.splitlines() if line.startswith("sandbox: ")]
     assert result.exit != 0 and len(ours) == bool(said) and said in "".join(ours), result
+
+
+REACH = "import socket, sys, time; time.sleep(0.2); " \
+    "code = socket.socket(int(sys.argv[1])).connect_ex((sys.argv[2], 9)); sys.exit(bool(code) and sys.argv[3] == 'status')"
+
+
+@pytest.mark.parametrize("family, address, status, said", [
+    (socket.AF_INET, "192.0.2.1", "status", 1), (socket.AF_INET6, "2001:db8::1", "status", 1),
+    (socket.AF_INET, "127.0.0.1", "status", 0), (socket.AF_INET, "192.0.2.1", "none", 0)])
+@pytest.mark.parametrize("mode", ["static", "dynamic"])
+def test_a_network_that_is_not_there_is_told_of(box, mode, family, address, status, said):
+    """To who failed for it, perhaps: nobody else is told, nor who has one."""
+    argv = ["/usr/bin/python3", "-c", REACH, str(int(family)), address, status]
+    result = box.run(argv, options=["--mode", mode])
+    assert result.exit == (status == "status") and result.stderr.count("this session has none") == said, result
+    other = box.run(argv, options=["--mode", mode, "--allow-network=example.test"])
+    assert "this session has none" not in other.stderr, other
 
 
 def test_what_lets_git_clone_into_the_project(box):
