@@ -5,16 +5,22 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "core/cleanup.h"
-#include "core/file.h"
 #include "session/monitor.h"
 
 #define SHORT_NS       (30ull * 1000 * 1000)
+#define FEW_FILES      256 /* then others need them more */
 #define COUNTERS_LIMIT (64 << 10)
 
-static const char *const files[] = {"snmp", "snmp6"};
+static const char *const tables[] = {"snmp", "snmp6"};
+
+static bool has_few_files(void) {
+  struct rlimit files;
+  return getrlimit(RLIMIT_NOFILE, &files) < 0 || files.rlim_cur < FEW_FILES;
+}
 
 void offline_step(struct monitor *monitor, uint64_t now) {
   struct offline *offline = &monitor->offline;
@@ -22,9 +28,9 @@ void offline_step(struct monitor *monitor, uint64_t now) {
       monitor->request->plan->network.mode != NETWORK_NONE)
     return;
   offline->opened = true;
-  for (size_t i = 0; i < ARRAY_SIZE(files); i++) {
+  for (size_t i = 0; i < ARRAY_SIZE(tables) && !has_few_files(); i++) {
     char path[64];
-    snprintf(path, sizeof path, "/proc/%d/net/%s", monitor->engine.init, files[i]);
+    snprintf(path, sizeof path, "/proc/%d/net/%s", monitor->engine.init, tables[i]);
     offline->counters[i] = open(path, O_RDONLY | O_CLOEXEC);
   }
 }
@@ -55,7 +61,7 @@ bool offline_end(struct monitor *monitor) {
   static unsigned long long (*const count[])(char *text) = {count_old, count_new};
   struct offline *offline = &monitor->offline;
   bool tried = false;
-  for (size_t i = 0; i < ARRAY_SIZE(files); i++) {
+  for (size_t i = 0; i < ARRAY_SIZE(tables); i++) {
     char text[COUNTERS_LIMIT];
     ssize_t length =
         offline->counters[i] < 0 ? -1 : pread(offline->counters[i], text, sizeof text - 1, 0);

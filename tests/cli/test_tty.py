@@ -591,7 +591,7 @@ def test_stop_signal_without_a_terminal(outer, box):
     end = time.monotonic() + 5 * SCALE
     while not os.path.exists(log) and time.monotonic() < end:
         time.sleep(0.02)
-    outer.sendline("kill -TSTP %1; sleep 0.3; jobs")
+    outer.sendline("kill -TSTP %1; until jobs | grep Stopped; do sleep 0.1; done")
     outer.see("[1]+  Stopped")
     size = os.path.getsize(log)
     time.sleep(0.3)
