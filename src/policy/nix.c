@@ -176,9 +176,15 @@ static int refuse(const char *why, struct sb_error *error) {
   return sb_hint(error, "%s", refused_hint);
 }
 
+static bool is_own_daemon(const struct policy_context *context) {
+  return context_variable(context, "NIX_DAEMON_SOCKET_PATH") ||
+         context_variable(context, "NIX_STATE_DIR");
+}
+
 static int check_daemon(const struct policy_context *context, struct sb_error *error) {
   _cleanup_settings_ struct settings settings = {0};
-  const char *folder = context_variable(context, "NIX_CONF_DIR");
+  /* Who names other settings, but asks the machine's own daemon, says nothing about that one. */
+  const char *folder = is_own_daemon(context) ? context_variable(context, "NIX_CONF_DIR") : NULL;
   _cleanup_free_ char *file = path_join(folder ? folder : NIX_SETTINGS, "nix.conf");
   if (read_settings(&settings, file, 0, error) < 0)
     return -1;
